@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamlessflow.core.trajectory.prefix_tree import ForkCause
+
 Json = Mapping[str, Any]
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -57,12 +59,21 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
         f"{summary['num_turns_continued']} continued from their own tokens, "
         f"{summary['num_turns_of_several_versions']} of several versions; largest gap {_number(summary['max_gap_s'])} s"
     )
+    if summary["joins"] is not None:
+        yield f"joins      {joins_line(summary['joins'])}"
     for machine in ledger["machines"]:
         yield f"{machine['name']:<10} {_shares(machine['totals'])}"
     faults = [check["name"] for check in audit["checks"] if not check["ok"]]
     yield (
         f"audit      BAD: {', '.join(faults)}" if faults else f"audit      {len(audit['checks'])} checks hold"
     )
+
+
+def joins_line(joins: Json) -> str:
+    """Say how many turns joined their trees cleanly, and why others did not, most frequent cause first."""
+    ranked = sorted(joins["causes"].items(), key=lambda entry: -entry[1])
+    others = [f"{number} × {ForkCause[cause.upper()]}" for cause, number in ranked]
+    return "; ".join([f"{joins['num_clean']} of {joins['num_turns']} clean", *others])
 
 
 def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Judgement:

@@ -25,6 +25,7 @@ SUMMARY: dict[str, Any] = {
     "num_turns_handed_over": 8,
     "num_turns_continued": 4,
     "num_turns_of_several_versions": 3,
+    "joins": {"num_clean": 70, "num_turns": 75, "causes": {"repeat": 1, "history": 4}},
     "max_gap_s": 0.25,
 }
 AUDIT = {"ok": True, "checks": [{"name": "whole", "ok": True}]}
@@ -92,6 +93,17 @@ def test_shares_are_listed_largest_first_with_their_causes() -> None:
 
     assert any("training 75.0 %, idle:no_batch 25.0 %" in line for line in lines)
     assert any("1000 sampled (100/s)" in line for line in lines)
+
+
+def test_joins_are_summed_up_with_the_most_frequent_cause_first() -> None:
+    lines = list(summary_lines(JOB, SUMMARY, LEDGER, AUDIT, running_s=10.0))
+    uncounted = list(summary_lines(JOB, SUMMARY | {"joins": None}, LEDGER, AUDIT, running_s=10.0))
+
+    assert (
+        "joins      70 of 75 clean; 4 × earlier messages were edited, dropped or branched; "
+        "1 × the same request was sent again"
+    ) in lines
+    assert not any(line.startswith("joins") for line in uncounted)
 
 
 def test_a_sparkline_uses_the_full_range_of_bars() -> None:

@@ -11,6 +11,7 @@ import { Tile } from "../../ui/Tile";
 import { useTitle } from "../../ui/useTitle";
 import { decimal, integer } from "../../ui/words/format";
 import { Conversation } from "./Conversation";
+import { joinsFigure, joinsSaid } from "./joins";
 import { shownNodes } from "./nodes";
 
 // Longer sessions are drawn without a box for each token.
@@ -59,6 +60,9 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
             {session.is_late ? "arrived after its batch; not used for training" : session.is_timeout ? "timed out" : ""}
           </Tile>
           <Tile title="Turns" figure={integer(session.num_turns)} />
+          <Tile title="Clean joins" figure={joinsFigure(session.joins)} testId="joins">
+            {joinsSaid(session.joins)}
+          </Tile>
           <Tile title="Sampled tokens" figure={integer(session.num_sampled_tokens)} />
           <Tile title="Policy versions" figure={integer(numVersions)}>
             sampled this session's tokens

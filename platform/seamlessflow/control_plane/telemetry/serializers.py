@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.trajectories.serializers import JoinsOutput
 from seamlessflow.core.types.ids import IdKind
 
 
@@ -98,4 +99,7 @@ class SummaryOutput(serializers.Serializer):
     num_turns_handed_over = serializers.IntegerField()
     num_turns_continued = serializers.IntegerField()
     num_turns_of_several_versions = serializers.IntegerField()
+    joins = JoinsOutput(
+        allow_null=True, help_text="Null if the job's trajectories were deleted before it was counted."
+    )
     max_gap_s = serializers.FloatField(allow_null=True)

@@ -18,6 +18,7 @@ from seamlessflow.control_plane.common.http.pages import (
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
+from seamlessflow.control_plane.trajectories.join_selectors import session_joins_get
 from seamlessflow.control_plane.trajectories.selectors import (
     MAX_NODES,
     group_get_visible,
@@ -88,12 +89,13 @@ class GroupDetailApi(ProjectApi):
     def get(self, request: Request, group_id: UUID) -> Response:
         """Show a rollout group: its task and its sessions with their rewards."""
         group = group_get_visible(access=self.access, group_id=group_id)
-        sessions = SessionOutput(group_session_list(group=group), many=True).data
+        sessions = list(group_session_list(group=group))
+        joins = session_joins_get(sessions, job=group.job)
         detail = {
             "job_id": show_id(IdKind.JOB, group.job_id),
             "job_name": group.job.name,
             "task": group.task,
-            "sessions": sessions,
+            "sessions": SessionOutput(sessions, many=True, context={"joins": joins}).data,
         }
         return Response(dict(GroupOutput(group).data) | detail)
 
@@ -125,7 +127,8 @@ class SessionDetailApi(ProjectApi):
             "truncated": len(nodes) > len(page),
             "next_node": nodes[MAX_NODES]["node_index"] if len(nodes) > len(page) else None,
         }
-        return Response(dict(SessionOutput(session).data) | detail)
+        joins = session_joins_get([session], job=session.job)
+        return Response(dict(SessionOutput(session, context={"joins": joins}).data) | detail)
 
 
 class JobAuditApi(ProjectApi):

@@ -1,9 +1,13 @@
 """The representations of groups, sessions, nodes, evaluations and audits in the API."""
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.trajectories.join_selectors import JoinsRow
+from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.core.lifecycle.groups import EvaluationState
+from seamlessflow.core.trajectory.prefix_tree import ForkCause
 from seamlessflow.core.types.ids import IdKind
 
 
@@ -27,7 +31,22 @@ class GroupOutput(serializers.Serializer):
     ready_at = serializers.DateTimeField(allow_null=True)
 
 
+class JoinsOutput(serializers.Serializer):
+    """How turns joined their sessions' trees; see `core.trajectory.joins`."""
+
+    num_clean = serializers.IntegerField(help_text="Turns that only appended to their tree.")
+    num_turns = serializers.IntegerField(
+        help_text="Turns that could join a tree: all but each session's first."
+    )
+    causes = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text=f"Numbers of the other turns by cause: {', '.join(cause.name.lower() for cause in ForkCause)}.",
+    )
+
+
 class SessionOutput(serializers.Serializer):
+    """Its context has `joins`: those of each session by identifier."""
+
     id = ShownIdField(IdKind.SESSION)
     group_id = ShownIdField(IdKind.GROUP)
     job_id = ShownIdField(IdKind.JOB)
@@ -41,8 +60,14 @@ class SessionOutput(serializers.Serializer):
     metrics = serializers.DictField()
     num_turns = serializers.IntegerField()
     num_sampled_tokens = serializers.IntegerField()
+    joins = serializers.SerializerMethodField(help_text="Null if the trajectories were deleted.")
     opened_at = serializers.DateTimeField()
     closed_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(JoinsOutput(allow_null=True))
+    def get_joins(self, session: Session) -> JoinsRow | None:
+        found: JoinsRow | None = self.context["joins"].get(session.id)
+        return found
 
 
 class VersionSpanOutput(serializers.Serializer):

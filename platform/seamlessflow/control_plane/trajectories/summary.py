@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.trajectories.join_selectors import JoinsRow, job_joins
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 
 
@@ -30,6 +31,7 @@ class Summary(TypedDict):
     num_turns_handed_over: int
     num_turns_continued: int
     num_turns_of_several_versions: int
+    joins: JoinsRow | None
     max_gap_s: float | None
 
 
@@ -59,12 +61,13 @@ _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WH
 
 
 def job_summary(job: Job, *, now: datetime) -> Summary:
-    """Summarise a job with six queries, none of which reads token bytes.
+    """Summarise a job with seven queries, none of which reads token bytes.
 
     If its trajectories were deleted, only the remaining rows count.
     """
     if job.kept_summary is not None:
         kept: Summary = job.kept_summary
+        kept.setdefault("joins", None)  # older summaries lack it
         return kept
     job_id = job.id
     rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]
@@ -89,6 +92,7 @@ def job_summary(job: Job, *, now: datetime) -> Summary:
         num_turns_handed_over=handed_over,
         num_turns_continued=continued,
         num_turns_of_several_versions=several,
+        joins=job_joins(job),
         max_gap_s=gap,
     )
 

@@ -39,6 +39,7 @@ class ForkCause(StrEnum):
     """Why the drift of a request is not clean."""
 
     NEW_ROOT = "the conversation begins differently"
+    SYSTEM = "the system prompt changed"
     CONTEXT = "tools or template arguments changed"
     HISTORY = "earlier messages were edited, dropped or branched"
     REPEAT = "the same request was sent again"
@@ -96,8 +97,14 @@ class PrefixTree:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
         if not self.nodes:
             return Match(None, 0, None)
-        is_other_context = all(n.context != context for n in self.nodes if n.parent is None)
-        return Match(None, 0, ForkCause.CONTEXT if is_other_context else ForkCause.NEW_ROOT)
+        roots = [node for node in self.roots() if node.context == context]
+        if not roots:
+            return Match(None, 0, ForkCause.CONTEXT)
+        is_begun = any(root.digests == digests[: len(root.digests)] for root in roots)
+        return Match(None, 0, ForkCause.HISTORY if is_begun else ForkCause.NEW_ROOT)
+
+    def roots(self) -> list[Node]:
+        return [self.nodes[index] for index in self.children.get(None, ())]
 
     def prompt_child(self, parent: int | None, digests: tuple[bytes, ...], context: bytes) -> Node | None:
         """Find the prompt node under `parent` with exactly these messages, if an earlier request added one."""

@@ -118,6 +118,7 @@ def test_different_tools_or_a_different_beginning_give_a_new_root_with_its_cause
     tree = grow([[0]])
     assert tree.match((b"u9",), CONTEXT).cause is ForkCause.NEW_ROOT
     assert tree.match((b"u0", b"a0", b"u1"), b"other tools").cause is ForkCause.CONTEXT
+    assert tree.match((b"u0", b"edited", b"u1"), CONTEXT).cause is ForkCause.HISTORY
     assert tree.match((b"u0", b"a0", b"u1"), CONTEXT).cause is None
 
 

@@ -8,7 +8,7 @@ drift says that the template rewrote history; they are then context, not trainin
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.prompt import Cut, Prompt, PromptRequest, prompt_make
 
 NO_LIMIT = 1 << 31  # tokens
+SYSTEM_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
     """Find where a request may join the tree. Raises ValueError if a message cannot be read."""
     digests = message_digests(conversation.messages)
     match = tree.match(digests, _context(conversation))
+    if match.cause is ForkCause.NEW_ROOT and _has_other_system(tree, conversation, digests):
+        match = replace(match, cause=ForkCause.SYSTEM)
     answers = _candidates(tree, match.node)
     num_messages = [
         match.num_messages if node is match.node else tree.num_path_messages(node.index) for node in answers
@@ -206,6 +209,15 @@ def _drift(cause: ForkCause | None) -> Drift:
 
 def _context(conversation: Conversation) -> bytes:
     return value_digest([conversation.tools or [], dict(conversation.template_arguments)])
+
+
+def _has_other_system(tree: PrefixTree, conversation: Conversation, digests: tuple[bytes, ...]) -> bool:
+    """Return whether an earlier conversation began with the same messages after another system prompt."""
+    if conversation.messages[0].get("role") not in SYSTEM_ROLES:
+        return False
+    return any(
+        len(root.digests) > 1 and root.digests[1:] == digests[1 : len(root.digests)] for root in tree.roots()
+    )
 
 
 def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:

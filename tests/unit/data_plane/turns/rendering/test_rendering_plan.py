@@ -24,6 +24,10 @@ def user(content: str) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def system(content: str) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
 def take(
     tree: PrefixTree, text: ModelText, messages: list[Any], answer: str, *, tools: Any = None
 ) -> TurnPlan:
@@ -91,6 +95,18 @@ def test_edited_repeated_and_retooled_requests_fork_with_their_cause(text: Model
     assert (repeated.drift, repeated.cause) == (Drift.FORK, ForkCause.REPEAT)
     retooled = take(tree, text, [user("12+34?")], "48<|im_end|>", tools=[{"type": "function"}])
     assert (retooled.drift, retooled.cause) == (Drift.FORK, ForkCause.CONTEXT)
+
+
+def test_a_changed_system_prompt_is_a_cause_of_its_own(text: ModelText) -> None:
+    tree = PrefixTree()
+    take(tree, text, [system("Be terse."), user("12+34?")], "46<|im_end|>")
+
+    resumed = [system("Be kind."), user("12+34?"), {"role": "assistant", "content": "46"}, user("Sure?")]
+    assert take(tree, text, resumed, "Yes<|im_end|>").cause is ForkCause.SYSTEM
+    elsewhere = take(tree, text, [system("Be kind."), user("56+78?")], "134<|im_end|>")
+    assert elsewhere.cause is ForkCause.NEW_ROOT
+    edited = [system("Be terse."), user("12+34?"), {"role": "assistant", "content": "47"}, user("Sure?")]
+    assert take(tree, text, edited, "Yes<|im_end|>").cause is ForkCause.HISTORY
 
 
 def test_a_template_that_rewrites_history_realigns(tmp_path: Path) -> None:
