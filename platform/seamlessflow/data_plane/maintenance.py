@@ -78,11 +78,9 @@ class Maintenance:
         """Record turns whose clients did not retry, so that people can see them; they never train."""
         now_s = self._clock()
         for session in self._registry.sessions:
-            if session.partials:
-                for digest, partial in list(session.partials.items()):
-                    if partial.expires_at_s <= now_s:
-                        del session.partials[digest]
-                        await self._record(session, partial, now_s)
+            for digest, kept in list(session.partials.items()):
+                if kept[0].expires_at_s <= now_s and (partial := session.take_partial(digest)) is not None:
+                    await self._record(session, partial, now_s)
 
     async def _record(self, session: LiveSession, partial: Partial, now_s: float) -> None:
         rows = turn_partial_rows(partial.turn, duration_s=now_s - partial.turn.started_s)

@@ -1,10 +1,12 @@
 """Requests for the policy's next answer, in any dialect, with and without streaming.
 
 The end of a turn (the JSON answer, or the last event) is sent only after its commit. If a client disconnects, its
-engine request is aborted and its partial turn is kept. A retry with the same body, marked by the OpenAI SDKs' header
-`x-stainless-retry-count`, continues that turn or, if it was committed after all, gets the recorded answer. Requests
-with the same body and the same `Idempotency-Key` are one turn, however often they arrive: a repeat waits for the one in
-flight. Without header and key, a repeated body is a new turn.
+engine request is aborted and its partial turn is kept. The next request with the same body continues that turn or, if
+it was committed after all, gets the recorded answer; so a retry needs no mark. A body whose answer was sent in full is
+a new turn when it is repeated, because agents sample several answers in this way, and so is one whose client still
+waits. Marks say more: a repeat with the OpenAI SDKs' header `x-stainless-retry-count` takes over the turn in flight,
+and gets the recorded answer even if that was sent in full. Requests with the same body and the same `Idempotency-Key`
+are one turn, however often they arrive: a repeat waits for the one in flight.
 """
 
 import asyncio
@@ -103,13 +105,15 @@ class TurnRoute:
             await self._wait_same(session, digest)
         elif is_retry:
             await self._wait_predecessor(session, digest)
+        else:
+            await self._wait_left(session, digest)
         self._check_open(session)
         del body
         work = asyncio.create_task(
             self._serve(session, request, digest, is_retry=is_retry, send=send, held=held)
         )
         watch = asyncio.create_task(wait_disconnect(receive))
-        session.in_flight[digest] = work
+        session.in_flight[digest], session.clients[digest] = work, watch
         metrics.IN_FLIGHT.inc()
         try:
             await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +123,7 @@ class TurnRoute:
             watch.cancel()
             await asyncio.wait((work, watch))
             if session.in_flight.get(digest) is work:
-                del session.in_flight[digest]
+                del session.in_flight[digest], session.clients[digest]
             metrics.IN_FLIGHT.dec()
         if not work.cancelled():
             work.result()
@@ -145,6 +149,12 @@ class TurnRoute:
             task.cancel()
             await asyncio.wait([task])
 
+    async def _wait_left(self, session: LiveSession, digest: bytes) -> None:
+        """Wait until the same request has stopped if its client has left; one whose client waits is another turn."""
+        task, client = session.in_flight.get(digest), session.clients.get(digest)
+        if task is not None and client is not None and client.done():
+            await asyncio.wait([task])
+
     async def _serve(
         self,
         session: LiveSession,
@@ -157,19 +167,14 @@ class TurnRoute:
     ) -> None:
         turn = await self._turn(session, request, digest, is_retry=is_retry)
         held.release()  # a turn may take minutes, and what it keeps is bounded by the model's context
-        is_recorded = is_retry and digest in session.turns
-        if is_recorded:
-            turn.turn_id = session.turns[digest]
-            recorded = await recorded_choices(self._registry.store, session, turn.turn_id)
-            for choice, progress in zip(turn.choices, recorded, strict=True):
-                progress.asked = choice.progress.asked
-                choice.progress = progress
-            metrics.RETRIES.labels("recorded").inc()
-        reply = self._dialect.reply(turn, request, created_s=int(time.time()))
+        is_recorded = turn.is_recorded
         self._registry.turn_begin(turn)
         try:
+            if is_recorded:
+                await self._read_back(turn)
+            reply = self._dialect.reply(turn, request, created_s=int(time.time()))
             await self._answer(turn, request, reply, send, is_recorded=is_recorded)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, psycopg.Error):
             self._abandon(turn)
             raise
         finally:
@@ -179,13 +184,17 @@ class TurnRoute:
     async def _turn(
         self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
     ) -> Turn:
+        """Return the turn that the request begins, or the earlier one that it asks for again."""
         plan = await self._planner.plan(session, request.conversation, request.demand)
         asked = _asked(session, request, plan)
-        partial = session.partials.pop(digest, None) if is_retry else None
+        budget = turn_budget(session, plan, request.max_tokens)
+        recorded_id = session.undelivered.pop(digest, None)
+        if recorded_id is None and is_retry and digest not in session.partials:
+            recorded_id = session.turns.get(digest)
+        partial = session.take_partial(digest) if recorded_id is None else None
         if partial is not None:
             metrics.RETRIES.labels("continued").inc()
-        budget = turn_budget(session, plan, request.max_tokens)
-        turn_id: UUID = partial.turn.turn_id if partial else new_id()
+        turn_id: UUID = recorded_id or (partial.turn.turn_id if partial else new_id())
         progresses = (
             [choice.progress for choice in partial.turn.choices]
             if partial
@@ -198,7 +207,15 @@ class TurnRoute:
             Choice(index, progress, _answer_text(session, request, plan))
             for index, progress in enumerate(progresses)
         ]
-        return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock())
+        is_recorded = recorded_id is not None
+        return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock(), is_recorded)
+
+    async def _read_back(self, turn: Turn) -> None:
+        recorded = await recorded_choices(self._registry.store, turn.session, turn.turn_id)
+        for choice, progress in zip(turn.choices, recorded, strict=True):
+            progress.asked = choice.progress.asked
+            choice.progress = progress
+        metrics.RETRIES.labels("recorded").inc()
 
     async def _answer(
         self, turn: Turn, request: TurnRequest[Any], reply: Reply, send: Send, *, is_recorded: bool
@@ -287,13 +304,15 @@ class TurnRoute:
             ) from error
 
     def _abandon(self, turn: Turn) -> None:
-        """Keep the sampled tokens for a retry, unless the turn is recorded."""
+        """Keep the sampled tokens for a retry; a recorded turn only needs to be delivered again."""
         session = turn.session
-        if turn.request_digest in session.turns or not session.is_open:
+        if not session.is_open:
             return
-        if any(choice.progress.token_ids for choice in turn.choices):
+        if turn.is_recorded:
+            session.undelivered[turn.request_digest] = turn.turn_id
+        elif any(choice.progress.token_ids for choice in turn.choices):
             expires_at_s = self._clock() + self._settings.retry_window_s
-            session.partials[turn.request_digest] = Partial(turn, expires_at_s)
+            session.keep_partial(Partial(turn, expires_at_s))
 
 
 def _asked(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AskedSampling:

@@ -126,6 +126,7 @@ class Turn:
     request_digest: bytes
     flags: dict[str, Any]
     started_s: float
+    is_recorded: bool = False
 
 
 @dataclass(slots=True)
@@ -148,7 +149,13 @@ class LiveSession:
     affinity: Affinity = field(init=False)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
     in_flight: "dict[bytes, asyncio.Task[None]]" = field(default_factory=dict)
-    partials: dict[bytes, Partial] = field(default_factory=dict)
+    clients: "dict[bytes, asyncio.Task[None]]" = field(
+        default_factory=dict
+    )  # each ends when its client has left
+    partials: dict[bytes, list[Partial]] = field(default_factory=dict)  # by request digest, the oldest first
+    undelivered: dict[bytes, UUID] = field(
+        default_factory=dict
+    )  # recorded turns whose clients left too early
 
     def __post_init__(self) -> None:
         self.affinity = self.job.affinity(self.evaluation_version)
@@ -170,6 +177,19 @@ class LiveSession:
             self.tree.add(row.node)
             if row.facts.request_digest is not None and not row.node.is_partial:
                 self.turns[row.facts.request_digest] = row.facts.turn_id
+
+    def keep_partial(self, partial: Partial) -> None:
+        self.partials.setdefault(partial.turn.request_digest, []).append(partial)
+
+    def take_partial(self, digest: bytes) -> Partial | None:
+        """Return the oldest abandoned turn of a request, which is then no longer kept."""
+        kept = self.partials.get(digest)
+        if not kept:
+            return None
+        partial = kept.pop(0)
+        if not kept:
+            del self.partials[digest]
+        return partial
 
     def add_node(
         self, *, parent: int | None, kind: NodeKind, token_ids: bytes, facts: NodeFacts, **fields: Any

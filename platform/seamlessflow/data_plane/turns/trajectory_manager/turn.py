@@ -1,6 +1,6 @@
 """A turn from plan to record: its answers grow, become deltas for the client, and are committed or read back.
 
-States: planned → growing → committed, or abandoned (the client disconnected) and then continued by a marked retry.
+States: planned → growing → committed, or abandoned (the client disconnected) and then continued by a retry.
 Invariant: `turn_commit` returns only when every delivered token is durable, with its version and logprob.
 """
 
@@ -48,6 +48,7 @@ async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) 
     """Make the turn durable. Raises TurnRefused."""
     rows = _rows(turn, duration_s=clock() - turn.started_s, is_partial=False)
     turn.session.turns[turn.request_digest] = turn.turn_id
+    turn.is_recorded = True
     storing = asyncio.ensure_future(store.commit(rows))
     try:
         await asyncio.shield(storing)
