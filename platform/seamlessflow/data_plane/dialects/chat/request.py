@@ -24,6 +24,7 @@ from seamlessflow.data_plane.dialects.fields import (
     tokens_limit,
     unknown_fields,
 )
+from seamlessflow.data_plane.dialects.system_text import marker_flags, messages_without_markers
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
@@ -69,14 +70,19 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     tools = body.tools if body.tools and body.tool_choice != "none" else None
     content = content_demand(body.response_format, "response_format", has_wrapper=True)
     demand = answer_demand(content, tools, _tool_choice(body))
+    messages, markers = messages_without_markers(body.messages)
+    if not messages:
+        raise bad_request("messages must say something beside markers, got only markers.", param="messages")
     return TurnRequest(
-        conversation=Conversation(body.messages, tools, body.chat_template_kwargs or {}),
+        conversation=Conversation(messages, tools, body.chat_template_kwargs or {}),
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
         stop=stop_strings("stop", body.stop, limit=MAX_STOP_STRINGS),
         max_tokens=_max_tokens(body),
         is_streamed=bool(body.stream),
-        flags=({} if body.seed is None else {"seed": body.seed}) | overridden_flags(body, temperature),
-        ignored=ignored + _without_effect(body, demand),
+        flags=({} if body.seed is None else {"seed": body.seed})
+        | overridden_flags(body, temperature)
+        | marker_flags(markers),
+        ignored=(*ignored, *_without_effect(body, demand), *(f"messages.{name}" for name in markers)),
         options=_options(body),
         demand=demand,
         num_top=_num_top_logprobs(body),

@@ -26,7 +26,11 @@ from seamlessflow.data_plane.dialects.fields import (
     unknown_fields,
 )
 from seamlessflow.data_plane.dialects.messages.conversation import blocks_of, chat_messages, paragraphs
-from seamlessflow.data_plane.dialects.system_text import markers_removed
+from seamlessflow.data_plane.dialects.system_text import (
+    marker_flags,
+    markers_removed,
+    messages_without_markers,
+)
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
@@ -58,7 +62,7 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
     check_ranges(body, RANGES)
     conversation, markers = _conversation(body)
     demand = _demand(body, conversation.tools)
-    flags = overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {})
+    flags = overridden_flags(body, temperature) | marker_flags(markers)
     return TurnRequest(
         conversation=conversation,
         num_choices=1,
@@ -90,7 +94,8 @@ def _conversation(body: TokensBody) -> tuple[Conversation, Sequence[str]]:
     )
     first = [{"role": "system", "content": system}] if system else []
     markers = tuple(dict.fromkeys(name for _, names in parts for name in names))
-    return Conversation([*first, *chat_messages(body.messages)], _tools(body), {}), markers
+    messages, more = messages_without_markers(chat_messages(body.messages))
+    return Conversation([*first, *messages], _tools(body), {}), tuple(dict.fromkeys((*markers, *more)))
 
 
 def _check(body: TokensBody) -> None:

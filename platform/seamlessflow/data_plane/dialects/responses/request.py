@@ -20,7 +20,11 @@ from seamlessflow.data_plane.dialects.fields import (
 )
 from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
 from seamlessflow.data_plane.dialects.responses.tools import chat_tools
-from seamlessflow.data_plane.dialects.system_text import markers_removed
+from seamlessflow.data_plane.dialects.system_text import (
+    marker_flags,
+    markers_removed,
+    messages_without_markers,
+)
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
@@ -68,14 +72,22 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     form = None if body.text is None else body.text.format
     content = content_demand(form, "text.format", has_wrapper=False)
     demand = answer_demand(content, callable_tools, _tool_choice(body))
+    items, item_markers = messages_without_markers(_items(body))
+    if not items:
+        raise bad_request("input must say something beside markers, got only markers.", param="input")
     return TurnRequest(
-        conversation=Conversation(chat_messages(_items(body), instructions), callable_tools, {}),
+        conversation=Conversation(chat_messages(items, instructions), callable_tools, {}),
         num_choices=1,
         stop=(),
         max_tokens=tokens_limit("max_output_tokens", body.max_output_tokens),
         is_streamed=bool(body.stream),
-        flags=overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {}),
-        ignored=(*unknown_fields(raw, ResponseBody, _NESTED), *_without_effect(body, markers, demand)),
+        flags=overridden_flags(body, temperature)
+        | marker_flags(tuple(dict.fromkeys((*markers, *item_markers)))),
+        ignored=(
+            *unknown_fields(raw, ResponseBody, _NESTED),
+            *_without_effect(body, markers, demand),
+            *(f"input.{name}" for name in item_markers),
+        ),
         options=_options(body, custom_tools, temperature),
         demand=demand,
     )
