@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.data_plane.dialects.messages.conversation import chat_messages
 from seamlessflow.data_plane.dialects.messages.request import (
     MessagesRequest,
     messages_request_parse,
@@ -142,3 +143,11 @@ def test_a_token_count_needs_no_limit() -> None:
     conversation, ignored = tokens_request_parse(json.dumps({"messages": [USER], "top_p": 1}).encode())
 
     assert (list(conversation.messages), ignored) == ([USER], ("top_p",))
+
+
+def test_a_failed_result_says_so_to_the_policy() -> None:
+    block = {"type": "tool_result", "tool_use_id": "t", "content": "no such file"}
+    failed = chat_messages([{"role": "user", "content": [{**block, "is_error": True}]}])
+    fine = chat_messages([{"role": "user", "content": [{**block, "is_error": False}]}])
+
+    assert [message["content"] for message in (*failed, *fine)] == ["Error: no such file", "no such file"]

@@ -14,6 +14,9 @@ from seamlessflow.data_plane.dialects.reasoning_seal import BrokenSeal, reasonin
 from seamlessflow.data_plane.errors import ApiError, bad_request
 
 PARAGRAPH = "\n"
+ERROR_PREFIX = (
+    "Error: "  # of a failed tool's result: chat messages have no field for it that templates render
+)
 RAW_ARGUMENTS = "_arguments"  # the only key of a tool's input if the arguments are not an object
 _encode = msgspec.json.encode
 
@@ -64,6 +67,8 @@ def _user_messages(blocks: Blocks, field: str) -> ChatMessages:
             continue
         _flush_user(chat, texts)
         content = paragraphs(blocks_of(block.get("content"), f"{name}.content"), f"{name}.content")
+        if block.get("is_error") is True:
+            content = ERROR_PREFIX + content
         chat.append({"role": "tool", "tool_call_id": str(block.get("tool_use_id", "")), "content": content})
     if texts or not blocks:
         chat.append({"role": "user", "content": PARAGRAPH.join(texts)})
