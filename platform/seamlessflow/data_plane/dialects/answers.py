@@ -4,8 +4,10 @@ A client may write the result of each parallel call right behind the call. The c
 are known to belong together by the common beginning of their identifiers (`Choice.call_id`).
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.turns.rendering.parsers.call_ids import call_stem
 
 ChatMessages = list[dict[str, Any]]
@@ -28,3 +30,39 @@ def answer_with_call(chat: ChatMessages, call_id: str) -> dict[str, Any]:
                 return message
             break
     return answer_last(chat)
+
+
+def answers_joined(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return chat messages with the calls of each answer in one message, above all of their results.
+
+    A message is taken for a part of an earlier answer if it has nothing but calls (or repeats the answer's text) and
+    only results stand between them.
+    """
+    chat: list[Mapping[str, Any]] = []
+    for message in messages:
+        place = _answer_place(chat, message)
+        if place is None:
+            chat.append(message)
+        else:
+            calls = [*chat[place]["tool_calls"], *message["tool_calls"]]
+            chat[place] = {**chat[place], "tool_calls": calls}
+    return chat
+
+
+def _answer_place(chat: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> int | None:
+    """Return where the answer is that the calls of a message belong to; None if the message is an answer itself."""
+    stems = _stems(message)
+    if len(stems) != 1:
+        return None
+    place = next((p for p in reversed(range(len(chat))) if chat[p].get("role") != "tool"), None)
+    if place is None or not stems <= _stems(chat[place]):
+        return None
+    said, answer = message_text(message.get("content")), message_text(chat[place].get("content"))
+    return place if said.strip() in ("", answer.strip()) else None
+
+
+def _stems(message: Mapping[str, Any]) -> set[str]:
+    """Return the stems of an answer's calls: none if a call has another server's identifier, or a user speaks."""
+    calls = message.get("tool_calls") or () if message.get("role") == "assistant" else ()
+    stems = [call_stem(str(call.get("id", ""))) for call in calls]
+    return set() if None in stems else {stem for stem in stems if stem is not None}

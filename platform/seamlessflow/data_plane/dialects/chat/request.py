@@ -8,6 +8,7 @@ import msgspec
 from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
 from seamlessflow.core.trajectory.messages import message_text
+from seamlessflow.data_plane.dialects.answers import answers_joined
 from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
     MAX_CHOICES,
@@ -74,7 +75,7 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     if not messages:
         raise bad_request("messages must say something beside markers, got only markers.", param="messages")
     return TurnRequest(
-        conversation=Conversation(messages, tools, body.chat_template_kwargs or {}),
+        conversation=Conversation(answers_joined(messages), tools, body.chat_template_kwargs or {}),
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
         stop=stop_strings("stop", body.stop, limit=MAX_STOP_STRINGS),
         max_tokens=_max_tokens(body),
