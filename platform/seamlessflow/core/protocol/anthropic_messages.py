@@ -43,7 +43,8 @@ class TokensBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/messages/count_tokens`.
 
     Messages have blocks of type `text`, `thinking`, `redacted_thinking`, `tool_use` and `tool_result`; others, such as
-    images, are refused. `cache_control` is accepted everywhere and has no effect.
+    images, are refused. `cache_control` is accepted everywhere and has no effect. `thread` and `compaction` are
+    refused: a request carries its whole conversation.
     """
 
     messages: list[dict[str, Any]]
@@ -54,6 +55,9 @@ class TokensBody(msgspec.Struct, kw_only=True):
     thinking: ThinkingConfig | None = None
     output_config: OutputConfig | None = None
     cache_control: Any = None
+    # Refused.
+    thread: Any = None
+    compaction: Any = None
 
 
 class MessagesBody(TokensBody, kw_only=True):
@@ -132,11 +136,18 @@ class MessageEnd(msgspec.Struct, kw_only=True):
     stop_sequence: str | None
 
 
+class MessageErrorDetails(msgspec.Struct, kw_only=True):
+    """Tells a client that keeps its conversation in a thread to send it whole, without `thread`."""
+
+    error_code: Literal["thread_unsupported_request"] = "thread_unsupported_request"
+
+
 class MessageError(msgspec.Struct, kw_only=True):
     type: str  # invalid_request_error, authentication_error, overloaded_error, api_error, …
     message: str
     param: str | None = None  # the field that is at fault
     code: str | None = None  # a word for programs, such as session_closed
+    details: MessageErrorDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 class MessageStart(msgspec.Struct, kw_only=True, tag_field="type", tag="message_start"):

@@ -85,6 +85,25 @@ async def test_an_agent_with_tools_joins_its_tree_cleanly(
     assert gateway_world.sql(ROWS) == TWO_TURNS
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_tool_runner_that_asks_for_a_thread_goes_on_without(
+    gateway_world: GatewayWorld, client: anthropic.AsyncAnthropic, is_streamed: bool
+) -> None:
+    @anthropic.beta_async_tool
+    async def calc(a: int, b: int) -> str:
+        """Add."""
+        return str(a + b)
+
+    question: Any = {"role": "user", "content": "12+34?"}
+    runner: Any = client.beta.messages.tool_runner(
+        model="claude-x", max_tokens=190, tools=[calc], messages=[question], stream=is_streamed
+    )
+    answers = [await turn.get_final_message() if is_streamed else turn async for turn in runner]
+
+    assert [block.type for block in answers[-1].content] == ["text"]
+    assert gateway_world.sql(ROWS) == TWO_TURNS
+
+
 async def test_tokens_are_counted_without_a_record(
     gateway_world: GatewayWorld, client: anthropic.AsyncAnthropic
 ) -> None:

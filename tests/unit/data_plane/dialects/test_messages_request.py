@@ -120,6 +120,8 @@ def test_fields_without_effect_are_named() -> None:
         ({"tool_choice": {"type": "tool"}}, "tool_choice"),
         ({"tool_choice": {"type": "tool", "name": "f"}, "tools": [{"name": "g"}]}, "tool_choice"),
         ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"thread": {"type": "continue", "previous_message_id": "msg_1"}, "messages": []}, "thread"),
+        ({"compaction": {"type": "enabled"}}, "compaction"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

@@ -2,7 +2,11 @@
 
 from http import HTTPStatus
 
-from seamlessflow.core.protocol.anthropic_messages import MessageError, MessageErrorBody
+from seamlessflow.core.protocol.anthropic_messages import (
+    MessageError,
+    MessageErrorBody,
+    MessageErrorDetails,
+)
 from seamlessflow.data_plane.errors import ApiError
 
 _TYPES = {
@@ -17,6 +21,9 @@ _TYPES = {
 
 def message_error(error: ApiError) -> MessageErrorBody:
     kind = _TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
-    return MessageErrorBody(
+    body = MessageErrorBody(
         error=MessageError(type=kind, message=error.message, param=error.param, code=error.code)
     )
+    if error.param == "thread":
+        body.error.details = MessageErrorDetails()
+    return body

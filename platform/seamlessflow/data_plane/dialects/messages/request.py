@@ -21,6 +21,7 @@ from seamlessflow.data_plane.dialects.fields import (
     body_read,
     check_ranges,
     overridden_flags,
+    refuse_unless_neutral,
     stop_strings,
     tokens_limit,
     unknown_fields,
@@ -37,6 +38,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 MAX_STOP_SEQUENCES = 64
 RANGES: dict[str, tuple[float, float]] = {"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, 1 << 31)}
+_NEUTRAL: dict[str, tuple[object, ...]] = {"thread": (None,), "compaction": (None,)}
 _NESTED: dict[str, type[msgspec.Struct]] = {
     "tool_choice": MessageToolChoice,
     "thinking": ThinkingConfig,
@@ -99,6 +101,7 @@ def _conversation(body: TokensBody) -> tuple[Conversation, Sequence[str]]:
 
 
 def _check(body: TokensBody) -> None:
+    refuse_unless_neutral(body, _NEUTRAL)
     if not body.messages:
         raise bad_request("messages must have at least one message, got none.", param="messages")
     if len(body.messages) > MAX_MESSAGES:
