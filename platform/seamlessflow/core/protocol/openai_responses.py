@@ -24,10 +24,13 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/responses`.
 
     `input` is a string or a list of items of type `message`, `reasoning`, `function_call`, `function_call_output`,
-    `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions or custom tools without a
-    grammar. `temperature` and `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is
-    `auto`, `none`, `required` or names a tool. `previous_response_id`, `conversation`, `prompt` and `background` are
-    refused. Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
+    `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions, custom tools and
+    namespaces of both. A custom tool's grammar is shown to the policy but not enforced. Tools of type `web_search`,
+    `web_search_preview`, `image_generation` and `tool_search` are left out and named as ignored. `temperature` and
+    `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`, `required` or
+    names a tool.
+    `previous_response_id`, `conversation`, `prompt` and `background` are refused. Any other field is ignored, and the
+    response header `X-SeamlessFlow-Ignored` names it.
     """
 
     input: str | list[dict[str, Any]]
@@ -84,6 +87,7 @@ class FunctionCallItem(msgspec.Struct, kw_only=True, tag_field="type", tag="func
     id: str
     call_id: str
     name: str
+    namespace: str | msgspec.UnsetType = msgspec.UNSET  # of the tool, if it has one
     arguments: str  # JSON
     status: ResponseStatus
 
@@ -92,6 +96,7 @@ class CustomCallItem(msgspec.Struct, kw_only=True, tag_field="type", tag="custom
     id: str
     call_id: str
     name: str
+    namespace: str | msgspec.UnsetType = msgspec.UNSET  # of the tool, if it has one
     input: str
     status: ResponseStatus
 

@@ -24,10 +24,12 @@ OPTIONS = ResponseOptions(
     tool_choice="auto",
     tools=[],
     custom_tools=frozenset({"patch"}),
+    namespaces={"shell__run": ("shell", "run")},
     has_encrypted_reasoning=True,
     temperature=1.0,
 )
 CALL = '<tool_call>{"name": "calc", "arguments": {"a": 1}}</tool_call>'
+RUN = '<tool_call>{"name": "shell__run", "arguments": {"a": 1}}</tool_call>'
 PATCH = '<tool_call>{"name": "patch", "arguments": {"input": "+a"}}</tool_call>'
 EVENT: pydantic.TypeAdapter[sdk.ResponseStreamEvent] = pydantic.TypeAdapter(sdk.ResponseStreamEvent)
 
@@ -93,6 +95,13 @@ def test_a_stream_has_the_events_of_the_real_api() -> None:
     ]  # fmt: skip
     assert (response["output"][2]["arguments"], response["output"][3]["input"]) == ('{"a":1}', "+a")
     assert response["usage"]["output_tokens"] == turn.choices[0].progress.num_tokens
+
+
+def test_a_call_of_a_tool_in_a_namespace_names_both() -> None:
+    turn = turn_make()
+    response = events_said(RUN, reply_to(turn), turn, [])[-1]["response"]
+
+    assert (response["output"][-1]["namespace"], response["output"][-1]["name"]) == ("shell", "run")
 
 
 def test_an_answer_that_was_cut_short_is_incomplete() -> None:

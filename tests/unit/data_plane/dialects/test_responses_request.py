@@ -7,11 +7,19 @@ import pytest
 
 from seamlessflow.data_plane.dialects.reasoning_seal import reasoning_seal
 from seamlessflow.data_plane.dialects.responses.request import ResponseRequest, response_request_parse
+from seamlessflow.data_plane.dialects.responses.tools import function_name
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 USER: dict[str, Any] = {"role": "user", "content": "?"}
 PATCH: dict[str, Any] = {"type": "custom", "name": "patch", "description": "edits"}
+GRAMMAR: dict[str, Any] = {"type": "grammar", "syntax": "lark", "definition": "start: /./"}
+SHELL: dict[str, Any] = {
+    "type": "namespace",
+    "name": "shell",
+    "description": "Commands.",
+    "tools": [{"type": "function", "name": "run", "parameters": {}}, PATCH],
+}
 
 
 def parsed(**fields: Any) -> ResponseRequest:
@@ -82,6 +90,42 @@ def test_a_custom_tool_is_a_function_with_one_text() -> None:
     assert (request.options.custom_tools, request.ignored) == (frozenset({"patch"}), ())
 
 
+def test_tools_of_a_namespace_are_functions_that_bear_its_name() -> None:
+    request = parsed(tools=[SHELL])
+    tools: Any = conversation_of(request).tools
+
+    assert [tool["function"]["name"] for tool in tools] == ["shell__run", "shell__patch"]
+    assert request.options.namespaces == {"shell__run": ("shell", "run"), "shell__patch": ("shell", "patch")}
+    assert request.options.custom_tools == {"shell__patch"}
+    assert request.ignored == ("tools.description",)
+    asked = {
+        "type": "function_call",
+        "call_id": "call_1",
+        "name": "run",
+        "namespace": "shell",
+        "arguments": "{}",
+    }
+    assert messages(USER, asked)[1]["tool_calls"] == [call("shell__run", "{}")]
+    assert function_name("run", "mcp__shell__") == "mcp__shell__run"
+
+
+def test_the_policy_reads_the_grammar_of_a_tool_in_its_description() -> None:
+    request = parsed(tools=[PATCH | {"format": GRAMMAR}])
+    tools: Any = conversation_of(request).tools
+
+    assert (
+        tools[0]["function"]["description"] == "edits\n\nThe input follows this grammar (lark):\nstart: /./"
+    )
+    assert request.ignored == ("tools.format",)
+
+
+def test_tools_that_a_provider_runs_are_left_out_by_name() -> None:
+    request = parsed(tools=[{"type": "web_search"}, {"type": "web_search"}, {"type": "tool_search"}])
+
+    assert not conversation_of(request).tools
+    assert request.ignored == ("tools.web_search", "tools.tool_search")
+
+
 def test_fields_without_effect_are_named() -> None:
     request = parsed(
         store=True,
@@ -124,11 +168,14 @@ def test_fields_without_effect_are_named() -> None:
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "name": "calc"}}, "tool_choice"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [{"type": "file_search"}]}, "tools[0]"),
         ({"tools": [PATCH | {"format": {"type": "grammar", "syntax": "lark"}}]}, "tools[0].format"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"tools": [SHELL | {"tools": 5}]}, "tools[0].tools"),
+        ({"tools": [SHELL | {"tools": [{"type": "mcp"}]}]}, "tools[0].tools[0]"),
+        ({"tools": [{"type": "function", "name": "shell__run"}, SHELL]}, "tools[1].tools[0]"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

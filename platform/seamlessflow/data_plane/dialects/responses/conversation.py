@@ -10,7 +10,7 @@ from typing import Any
 
 from seamlessflow.data_plane.dialects.answers import ChatMessages, answer_last, answer_with_call
 from seamlessflow.data_plane.dialects.reasoning_seal import BrokenSeal, reasoning_unseal
-from seamlessflow.data_plane.dialects.responses.tools import custom_arguments
+from seamlessflow.data_plane.dialects.responses.tools import custom_arguments, function_name
 from seamlessflow.data_plane.errors import ApiError, bad_request
 
 PARAGRAPH = "\n"
@@ -66,7 +66,8 @@ def _add_message(chat: ChatMessages, item: Mapping[str, Any], field: str) -> Non
 
 
 def _add_call(chat: ChatMessages, item: Mapping[str, Any], arguments: str, field: str) -> None:
-    function = {"name": _string(item, "name", field), "arguments": arguments}
+    name = function_name(_string(item, "name", field), item.get("namespace"))
+    function = {"name": name, "arguments": arguments}
     call: dict[str, Any] = {"id": _string(item, "call_id", field), "type": "function", "function": function}
     answer_with_call(chat, call["id"]).setdefault("tool_calls", []).append(call)
 

@@ -181,17 +181,25 @@ class ResponsesReply:
 
     def _call_item(self, number: int, call: ToolCall) -> FunctionCallItem | CustomCallItem:
         call_id = self._choice.call_id(number)
+        namespace, name = self._options.namespaces.get(call.name, (msgspec.UNSET, call.name))
         if call.name not in self._options.custom_tools:
             return FunctionCallItem(
                 id=self._item_id("fc_", number),
                 call_id=call_id,
-                name=call.name,
+                name=name,
+                namespace=namespace,
                 arguments=call.arguments,
                 status="completed",
             )
         text, is_raw = custom_input(call.arguments)
-        item_id = self._item_id(RAW_PREFIX if is_raw else CUSTOM_PREFIX, number)
-        return CustomCallItem(id=item_id, call_id=call_id, name=call.name, input=text, status="completed")
+        return CustomCallItem(
+            id=self._item_id(RAW_PREFIX if is_raw else CUSTOM_PREFIX, number),
+            call_id=call_id,
+            name=name,
+            namespace=namespace,
+            input=text,
+            status="completed",
+        )
 
     def _item_id(self, prefix: str, number: int) -> str:
         return f"{prefix}{self._turn.turn_id.hex}{number:02x}"

@@ -19,7 +19,7 @@ from seamlessflow.data_plane.dialects.fields import (
     unknown_fields,
 )
 from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
-from seamlessflow.data_plane.dialects.responses.tools import chat_tools
+from seamlessflow.data_plane.dialects.responses.tools import OfferedTools, function_name, offered_tools
 from seamlessflow.data_plane.dialects.system_text import (
     marker_flags,
     markers_removed,
@@ -54,6 +54,7 @@ class ResponseOptions:
     tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
     custom_tools: frozenset[str]
+    namespaces: dict[str, tuple[str, str]]  # by the name that the policy knows: the namespace, the name in it
     has_encrypted_reasoning: bool
     temperature: float
 
@@ -66,9 +67,9 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     body = body_read(_decode, raw, kind="response request")
     refuse_unless_neutral(body, _NEUTRAL)
     check_ranges(body, RANGES)
-    tools, custom_tools = chat_tools(body.tools or [])
+    tools = offered_tools(body.tools or [])
     instructions, markers = markers_removed(body.instructions or "")
-    callable_tools = tools if tools and body.tool_choice != "none" else None
+    callable_tools = tools.functions if tools.functions and body.tool_choice != "none" else None
     form = None if body.text is None else body.text.format
     content = content_demand(form, "text.format", has_wrapper=False)
     demand = answer_demand(content, callable_tools, _tool_choice(body))
@@ -86,9 +87,10 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
         ignored=(
             *unknown_fields(raw, ResponseBody, _NESTED),
             *_without_effect(body, markers, demand),
+            *tools.ignored,
             *(f"input.{name}" for name in item_markers),
         ),
-        options=_options(body, custom_tools, temperature),
+        options=_options(body, tools, temperature),
         demand=demand,
     )
 
@@ -110,22 +112,24 @@ def _tool_choice(body: ResponseBody) -> ToolChoice:
     if choice == "required":
         return ToolChoice("tool_choice", is_forced=True, is_parallel=is_parallel)
     name = choice.get("name") if isinstance(choice, dict) else None
-    if not isinstance(name, str):
+    if not isinstance(choice, dict) or not isinstance(name, str):
         raise bad_request(
             f"tool_choice must be 'auto', 'none', 'required' or name a tool, got {choice!r}.",
             param="tool_choice",
         )
-    return ToolChoice("tool_choice", is_forced=True, name=name)
+    named = function_name(name, choice.get("namespace"))
+    return ToolChoice("tool_choice", is_forced=True, name=named)
 
 
-def _options(body: ResponseBody, custom_tools: frozenset[str], temperature: float) -> ResponseOptions:
+def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> ResponseOptions:
     return ResponseOptions(
         instructions=body.instructions,
         max_output_tokens=body.max_output_tokens,
         metadata=body.metadata or {},
         tool_choice=body.tool_choice or "auto",
         tools=body.tools or [],
-        custom_tools=custom_tools,
+        custom_tools=tools.custom,
+        namespaces=tools.namespaces,
         has_encrypted_reasoning=ENCRYPTED_REASONING in (body.include or ()),
         temperature=temperature,
     )
