@@ -96,7 +96,7 @@ async def world_running(
                 plane_environ or {}
             )
             machines = machine_environment(home, services.urls, public, environ=environ)
-            installation = Stack(home, tree, services.urls, addresses, planes, machines)
+            installation = Stack(home, tree, services.urls, addresses, planes, machines, listeners={})
             installation = await installation.prepared(MACHINES)
             database_url, _ = await installation.gateway_database()
             specs = plane_specs(

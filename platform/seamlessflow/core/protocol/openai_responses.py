@@ -27,10 +27,9 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions, custom tools and
     namespaces of both. A custom tool's grammar is shown to the policy but not enforced. Tools of type `web_search`,
     `web_search_preview`, `image_generation` and `tool_search` are left out and named as ignored. `temperature` and
-    `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`, `required` or
-    names a tool.
-    `previous_response_id`, `conversation`, `prompt` and `background` are refused. Any other field is ignored, and the
-    response header `X-SeamlessFlow-Ignored` names it.
+    `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`,
+    `required` or names a tool. `previous_response_id`, `conversation`, `prompt` and `background` are refused. Any other
+    field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
     input: str | list[dict[str, Any]]
