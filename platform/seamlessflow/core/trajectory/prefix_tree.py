@@ -106,6 +106,20 @@ class PrefixTree:
     def roots(self) -> list[Node]:
         return [self.nodes[index] for index in self.children.get(None, ())]
 
+    def longest_prefix(self, token_ids: bytes, roots: list[Node]) -> Node | None:
+        """Find the answer below some of the roots with the longest path that `token_ids` (packed int32) begin with."""
+        best, depth = None, -1
+        stack = [(root, 0) for root in roots]
+        while stack:
+            node, start = stack.pop()
+            end = start + len(node.token_ids)
+            if node.is_partial or token_ids[start:end] != node.token_ids:
+                continue
+            if node.kind == NodeKind.SAMPLED and end >= depth:
+                best, depth = node, end
+            stack += [(self.nodes[index], end) for index in self.children.get(node.index, ())]
+        return best
+
     def prompt_child(self, parent: int | None, digests: tuple[bytes, ...], context: bytes) -> Node | None:
         """Find the prompt node under `parent` with exactly these messages, if an earlier request added one."""
         for index in self.children.get(parent, ()):

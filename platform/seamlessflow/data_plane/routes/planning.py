@@ -35,7 +35,8 @@ class TurnPlanner:
     ) -> TurnPlan:
         """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
         if isinstance(conversation, RawPrompt):
-            return raw_plan(session.tree, conversation, await self._raw_ids(session, conversation))
+            token_ids = await self._raw_ids(session, conversation)
+            return raw_plan(session.tree, conversation, token_ids, session.job.text)
         job, model = session.job, session.job.spec.model
         try:
             matched = turn_match(session.tree, conversation)

@@ -47,6 +47,25 @@ async def test_texts_and_token_ids_are_continued_without_a_template(
     ]  # fmt: skip
 
 
+async def test_an_agent_that_continues_its_own_tokens_gets_one_branch(
+    gateway_world: GatewayWorld, client: openai.AsyncOpenAI
+) -> None:
+    text = gateway_world.engines[0].text
+    tokens = list(text.ids("12 + 34 ="))
+    await client.completions.create(model="x", prompt=tokens, max_tokens=1)
+    tokens.append(text.ids(" 46")[0])
+    await client.completions.create(model="x", prompt=tokens, max_tokens=1)  # the answer was cut short
+    tokens.append(text.ids(" 46")[0])
+    await client.completions.create(model="x", prompt=[*tokens, *text.ids("and")])
+    await client.completions.create(model="x", prompt=[*tokens, *text.ids("or")])
+
+    assert gateway_world.sql(ROWS) == [
+        (0, None, "clean"), (2, 0, None), (1, 1, "clean"), (2, 2, None), (1, 3, "clean"), (2, 4, None),
+        (1, 3, "fork"), (2, 6, None),
+    ]  # fmt: skip
+    assert gateway_world.sql("SELECT num_tokens FROM trajectory_node WHERE node_index = 2") == [(0,)]
+
+
 async def test_prompts_that_cannot_be_served_are_refused(client: openai.AsyncOpenAI) -> None:
     for prompt in ([100_000], "x" * 3000):
         with pytest.raises(openai.BadRequestError) as refused:

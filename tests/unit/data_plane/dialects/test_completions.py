@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from seamlessflow.core.trajectory.flatten import flatten
+from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.dialects.completions.reply import CompletionReply
 from seamlessflow.data_plane.dialects.completions.request import (
@@ -16,7 +18,7 @@ from seamlessflow.data_plane.dialects.completions.request import (
     completion_request_parse,
 )
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, raw_plan
+from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan, raw_plan
 from tests.fixtures.answered_turns import CREATED_S, answer_stream, tiny_model_text, turn_make
 from tests.fixtures.random_answers import ANSWERS, CUTS
 
@@ -82,15 +84,67 @@ def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param:
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
+def take(tree: PrefixTree, prompt: bytes, answer: bytes) -> TurnPlan:
+    """Plan a turn on token ids and add its nodes."""
+    plan = raw_plan(tree, RawPrompt(token_ids=prompt), prompt, tiny_model_text())
+    assert plan.prompt_ids == prompt == tree.path_tokens(plan.parent) + plan.new_ids
+    node = tree.prompt_child(plan.parent, plan.digests, plan.context)
+    if node is None:
+        node = Node(len(tree.nodes), plan.parent, plan.kind, plan.new_ids, plan.digests, 0, plan.context)
+        tree.add(node)
+    said = message_digests([{"role": "assistant", "content": "a"}])
+    tree.add(
+        Node(
+            len(tree.nodes),
+            node.index,
+            NodeKind.SAMPLED,
+            answer,
+            said,
+            0,
+            logprobs=bytes(len(answer)),
+            spans=(0, 1),
+        )
+    )
+    return plan
+
+
 def test_equal_prompts_share_a_root_and_others_begin_one() -> None:
     tree = PrefixTree()
-    first = raw_plan(tree, RawPrompt(token_ids=ids(5, 6)), ids(5, 6))
-    tree.add(Node(0, None, first.kind, first.new_ids, first.digests, 2, context=first.context))
-    again = raw_plan(tree, RawPrompt(token_ids=ids(5, 6)), ids(5, 6))
-    other = raw_plan(tree, RawPrompt(token_ids=ids(5)), ids(5))
+    first = take(tree, ids(5, 6), ids(9))
+    again = take(tree, ids(5, 6), ids(8))
+    other = take(tree, ids(5), ids(9))
 
     assert (first.kind, first.drift) == (NodeKind.ROOT, Drift.CLEAN)
     assert (again.cause, other.cause) == (ForkCause.REPEAT, ForkCause.NEW_ROOT)
+
+
+def test_a_prompt_joins_the_longest_path_that_it_begins_with() -> None:
+    tree = PrefixTree()
+    take(tree, ids(5, 6), ids(7, 8))
+    longer = take(tree, ids(5, 6, 7, 8, 9), ids(10))
+    longest = take(tree, ids(5, 6, 7, 8, 9, 10, 11), ids(12))
+    branched = take(tree, ids(5, 6, 7, 8, 4), ids(10))
+    apart = take(tree, ids(5, 6, 7, 4), ids(10))
+
+    assert [plan.parent for plan in (longer, longest, branched, apart)] == [1, 3, 1, None]
+    assert (longer.drift, longest.drift) == (Drift.CLEAN, Drift.CLEAN)
+    assert (branched.cause, apart.cause) == (ForkCause.HISTORY, ForkCause.NEW_ROOT)
+
+
+def test_an_answer_that_was_cut_short_goes_on_without_new_tokens() -> None:
+    tree = PrefixTree()
+    take(tree, ids(5, 6), ids(7, 8))
+    plan = take(tree, ids(5, 6, 7, 8), ids(9))
+
+    assert (plan.parent, plan.new_ids, plan.drift) == (1, b"", Drift.CLEAN)
+    assert flatten([tree.nodes]).layout.num_samples == 1
+
+
+def test_a_prompt_of_a_chat_is_never_joined_by_tokens() -> None:
+    tree = PrefixTree([Node(0, None, NodeKind.ROOT, ids(5), (b"u",), 1, context=b"tools")], {None: [0]})
+    tree.add(Node(1, 0, NodeKind.SAMPLED, ids(6), (b"a",), 2))
+
+    assert take(tree, ids(5, 6, 7), ids(9)).parent is None
 
 
 @given(ANSWERS, CUTS)

@@ -53,7 +53,7 @@ def test_a_part_or_message_with_markers_alone_is_left_out() -> None:
 
 
 def test_other_roles_and_odd_content_are_not_touched() -> None:
-    messages: list[dict[str, Any]] = [
+    messages: list[Any] = [
         USER,
         {"role": "system", "content": None},
         {"role": "system", "content": [{"type": "image_url"}, 3]},

@@ -139,17 +139,28 @@ def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
     return _plan(tree, matched, prompt, parent=parent, num_messages=num_messages, cause=cause)
 
 
-def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes) -> TurnPlan:
-    """Plan a turn whose prompt is a root of its own, equal to another only if all its tokens are."""
-    messages = ({"role": "user", "content": prompt.text},)
-    digests = message_digests(messages)
-    context = value_digest(["raw", hashlib.blake2b(token_ids).hexdigest()])
-    is_repeated = tree.prompt_child(None, digests, context) is not None
-    cause = ForkCause.REPEAT if is_repeated else ForkCause.NEW_ROOT if tree.nodes else None
+def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes, text: ModelText) -> TurnPlan:
+    """Plan a turn without messages: it joins the answer with the longest path that its tokens begin with.
+
+    Without such an answer it begins a root of its own. Only tokens are compared, and only with turns of this kind.
+    """
+    raw_roots = [root for root in tree.roots() if root.context == _raw_context(root.token_ids)]
+    parent = tree.longest_prefix(token_ids, raw_roots)
+    path_ids = tree.path_tokens(parent.index) if parent else b""
+    new_ids = token_ids[len(path_ids) :]
+    messages = ({"role": "user", "content": _raw_words(prompt, new_ids, text, is_joined=parent is not None)},)
+    digests, context = message_digests(messages), _raw_context(new_ids)
+    index = parent.index if parent else None
+    is_repeated = tree.prompt_child(index, digests, context) is not None
+    if parent is None:
+        joined = ForkCause.NEW_ROOT if tree.nodes else None
+    else:
+        joined = ForkCause.HISTORY if tree.children.get(index) else None
+    cause = ForkCause.REPEAT if is_repeated else joined
     return TurnPlan(
-        parent=None,
-        kind=NodeKind.ROOT,
-        new_ids=token_ids,
+        parent=index,
+        kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
+        new_ids=new_ids,
         prompt_ids=token_ids,
         digests=digests,
         messages=messages,
@@ -158,6 +169,17 @@ def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes) -> TurnPlan:
         cause=cause,
         starts_in_reasoning=False,
     )
+
+
+def _raw_context(token_ids: bytes) -> bytes:
+    return value_digest(["raw", hashlib.blake2b(token_ids).hexdigest()])
+
+
+def _raw_words(prompt: RawPrompt, new_ids: bytes, text: ModelText, *, is_joined: bool) -> str:
+    """Return what people read: the text that a text prompt adds; nothing for token ids."""
+    if prompt.token_ids is not None:
+        return ""
+    return text.decode(np.frombuffer(new_ids, dtype="<i4").tolist()) if is_joined else prompt.text
 
 
 def plan_turn(
