@@ -36,8 +36,13 @@ pytest_plugins = [
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
 
-# Folders whose tests share something that is slow to start: vLLM servers, or a whole installation.
-SHARING_FOLDERS = ("tests/contract/engine/", "tests/acceptance/jobs/", "tests/acceptance/pages/")
+# Folders whose tests share something that is slow to start: vLLM servers, a gateway, or an installation.
+SHARING_FOLDERS = (
+    "tests/contract/engine/",
+    "tests/acceptance/agents/",
+    "tests/acceptance/jobs/",
+    "tests/acceptance/pages/",
+)
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".seamlessflow"
-KEPT = {"venvs", "lock", "setup.lock"}
+KEPT = {"venvs", "clients", "lock", "setup.lock"}
 CACHES = (
     "build",
     "dist",

@@ -1,0 +1,102 @@
+"""A gateway for agent clients, with sessions for them and a look at how their turns joined."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from tests.acceptance.agents.played_parts import play
+from tests.fixtures.gateway_world import GatewayWorld, database_copied, gateway_world_made
+
+PROGRAM_TIMEOUT_S = 90.0
+# Sessions are never rewarded here, so the job has room for all of their groups.
+JOB: dict[str, Any] = {
+    "environment": "external",
+    "model": {"max_model_len": 262_144},  # a byte is a token, and coding agents have long prompts
+    "rollout": {"group_size": 2, "groups_per_batch": 256, "max_tokens_per_turn": 1000},
+}
+JOINS = "SELECT drift FROM trajectory_node WHERE session_id = %s AND drift IS NOT NULL ORDER BY node_index"
+ANSWERS = (
+    "SELECT count(*) FROM trajectory_node WHERE session_id = %s AND finish_reason IN ('stop', 'tool_calls')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    id: str
+    environ: dict[str, str]  # tells a client, by the variables that it documents, where its model is
+
+
+@dataclass(slots=True)
+class AgentsWorld:
+    """One gateway with one job whose policy plays parts."""
+
+    gateway: GatewayWorld
+    num_sessions: int = 0
+
+    async def open_session(self) -> OpenedSession:
+        self.num_sessions += 1
+        body = {"job": show_id(IdKind.JOB, self.gateway.job_id), "group": f"client {self.num_sessions}"}
+        status, raw = await self.gateway.post("/v1/sessions", body, self.gateway.api_token)
+        assert status == 201, raw
+        opened = json.loads(raw)
+        key, url = opened["api_key"], opened["base_url"]
+        environ = {
+            "OPENAI_BASE_URL": url,
+            "OPENAI_API_KEY": key,
+            "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+            "ANTHROPIC_API_KEY": key,
+        }
+        return OpenedSession(opened["session"], environ)
+
+    def check_joins(self, session: OpenedSession, *, num_answers: int) -> None:
+        """Check that a session has these answers, all in one tree that every turn joined cleanly."""
+        key = [parse_id(IdKind.SESSION, session.id)]
+        joins = [drift for (drift,) in self.gateway.sql(JOINS, key)]
+        assert self.gateway.sql(ANSWERS, key) == [(num_answers,)]
+        assert joins == ["clean"] * num_answers
+
+
+@asynccontextmanager
+async def agents_world_made(
+    template: str, services: dict[str, str], folder: Path
+) -> AsyncIterator[AgentsWorld]:
+    with database_copied(template) as url:
+        async with gateway_world_made(url, services, folder) as gateway:
+            await gateway.start_engines(play, **JOB)
+            gateway.make_token()
+            yield AgentsWorld(gateway)
+
+
+async def program_run(
+    command: Sequence[str], *, environ: dict[str, str], folder: Path, given: str = ""
+) -> str:
+    """Run a program to its end and return what it printed. Fails the test if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env=without_addresses() | environ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(PROGRAM_TIMEOUT_S):
+            said, errors = await process.communicate(given.encode())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode == 0, f"{said.decode()[-2000:]}\n{errors.decode()[-4000:]}"
+    return said.decode()
+
+
+def without_addresses() -> dict[str, str]:
+    """Return this process's environment without Python's path and what else would lead a client elsewhere."""
+    foreign = ("PYTHON", "OPENAI_", "ANTHROPIC_", "CODEX_", "PI_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}

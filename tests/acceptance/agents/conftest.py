@@ -1,0 +1,37 @@
+"""The environments of agent clients and one gateway for all of them.
+
+Where no registry can be reached, the tests are skipped with the reason, and fail under CI.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from deploy.local.agent_clients import ensure, pins
+from tests.acceptance.agents.agents_world import AgentsWorld, agents_world_made
+
+
+@pytest.fixture(scope="session")
+def require_client() -> Callable[[str], None]:
+    """All environments are created at once. The function ends a test whose environment could not be."""
+    failures = ensure(pins())
+
+    def require(name: str) -> None:
+        if name in failures:
+            message = f"the agent client {name} cannot be installed: {failures[name]}"
+            assert os.environ.get("CI") != "true", message
+            pytest.skip(message)
+
+    return require
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def agents_world(
+    migrated_template: str, embedded_services: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AgentsWorld]:
+    """One gateway for all clients."""
+    folder = tmp_path_factory.mktemp("agents")
+    async with agents_world_made(migrated_template, embedded_services, folder) as world:
+        yield world

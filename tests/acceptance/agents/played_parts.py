@@ -1,0 +1,38 @@
+"""A policy that plays written parts, so that a test knows what a client must do with each answer.
+
+A question names its part, as in "«weather» How warm is it?". The policy gives the answers of the part one after
+another, and the last one again and again.
+"""
+
+import json
+from typing import Any
+
+from tests.fakes.scripted_engine import HEADER
+
+END = "<|im_end|>"
+
+
+def calls(*asked: tuple[str, dict[str, Any]]) -> str:
+    """Return calls of tools, in parallel if there are several, as Hermes-style models write them."""
+    bodies = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in asked)
+    return "".join(f"<tool_call>{body}</tool_call>" for body in bodies)
+
+
+THOUGHT = "<think>I look.</think>I look first."
+WEATHER_ANSWER = "Rome is the warmest, with 21.5 degrees."
+PARTS = {
+    "weather": [
+        THOUGHT + calls(("weather", {"city": "Oslo"}), ("weather", {"city": "Rome"})),
+        calls(("weather", {"city": "Bern"})),
+        WEATHER_ANSWER,
+    ],
+}
+
+
+def play(prompt: str) -> str:
+    """Return the next answer of the part that the prompt names."""
+    for name, answers in PARTS.items():
+        _, found, rest = prompt.partition(f"«{name}»")
+        if found:
+            return answers[min(rest.count(HEADER), len(answers)) - 1] + END
+    raise ValueError(f"no part is named in {prompt[-200:]!r}")
