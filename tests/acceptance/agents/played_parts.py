@@ -20,11 +20,22 @@ def calls(*asked: tuple[str, dict[str, Any]]) -> str:
 
 THOUGHT = "<think>I look.</think>I look first."
 WEATHER_ANSWER = "Rome is the warmest, with 21.5 degrees."
+NOTES_ANSWER = "The notes say hello 42."
 PARTS = {
     "weather": [
         THOUGHT + calls(("weather", {"city": "Oslo"}), ("weather", {"city": "Rome"})),
         calls(("weather", {"city": "Bern"})),
         WEATHER_ANSWER,
+    ],
+    "codex": [
+        THOUGHT + calls(("exec_command", {"cmd": "cat notes.txt"}), ("exec_command", {"cmd": "ls"})),
+        calls(("exec_command", {"cmd": "wc notes.txt"})),
+        NOTES_ANSWER,
+    ],
+    "pi": [
+        THOUGHT + calls(("read", {"path": "notes.txt"}), ("bash", {"command": "ls"})),
+        calls(("bash", {"command": "wc notes.txt"})),
+        NOTES_ANSWER,
     ],
 }
 
