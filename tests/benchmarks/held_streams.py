@@ -151,8 +151,8 @@ async def _idle_row(held: Held) -> Row:
         for key in keys:
             response = await stack.enter_async_context(held.stream(held.gateway, key))
             assert response.status == 200
-        resident_mib = process.memory_info().rss / 2**20
-    measured = Measured([resident_mib], min_repeats=1)
+        memory_mib = process.memory_info().rss / 2**20
+    measured = Measured([memory_mib], min_repeats=1)
     baseline = Measured([before_mib], min_repeats=1)
     return Row(
         f"{NUM_IDLE} idle streams: resident memory", "MiB", measured, "before them", baseline, IDLE_GOAL
