@@ -50,7 +50,10 @@ PEERS = {peer.name: peer for peer in (TRL, LITELLM)}
 
 def main() -> int:
     """Take the name of a peer; without one, TRL."""
-    peer = PEERS[sys.argv[1]] if len(sys.argv) > 1 else TRL
+    name = sys.argv[1] if len(sys.argv) > 1 else TRL.name
+    if (peer := PEERS.get(name)) is None:
+        print(f"setup: there is no peer {name!r}; it is one of: {', '.join(PEERS)}", file=sys.stderr)
+        return 2
     try:
         ensure(peer)
     except SetupFailed as failure:

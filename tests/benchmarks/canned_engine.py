@@ -9,11 +9,12 @@ as a chat completion, for proxies that only know OpenAI's API.
 
 import asyncio
 import base64
-from typing import cast
 
 import msgspec
 import numpy as np
 import uvloop
+
+from tests.benchmarks.raw_http import RequestProtocol, chunk, whole_answer
 
 NUM_TOKENS = 50
 END_ID = 2  # <|im_end|> of tests.fixtures.tiny_text
@@ -38,12 +39,7 @@ def _packed(start: int, end: int) -> dict[str, object]:
 def _unary() -> bytes:
     spans = [{"version": "0", "start": 0, "end": NUM_TOKENS}]
     choice = _packed(0, NUM_TOKENS) | {"weight_versions": spans}
-    return _whole(msgspec.json.encode({"request_id": "x", "choices": [choice]}))
-
-
-def _whole(body: bytes) -> bytes:
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    return whole_answer(msgspec.json.encode({"request_id": "x", "choices": [choice]}))
 
 
 def _chat_choice(**content: object) -> bytes:
@@ -57,20 +53,16 @@ def _chat_choice(**content: object) -> bytes:
 def _chat_event(number: int) -> bytes:
     is_last = number == NUM_TOKENS - 1
     body = _chat_choice(delta={"content": WORD}, finish_reason="stop" if is_last else None)
-    return _chunk(b"data: " + body + b"\n\n" + (b"data: [DONE]\n\n" if is_last else b""))
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
+    return chunk(b"data: " + body + b"\n\n" + (b"data: [DONE]\n\n" if is_last else b""))
 
 
 def _event(number: int) -> bytes:
-    return _chunk(b"data: " + msgspec.json.encode({"choices": [_packed(number, number + 1)]}) + b"\n\n")
+    return chunk(b"data: " + msgspec.json.encode({"choices": [_packed(number, number + 1)]}) + b"\n\n")
 
 
 UNARY = _unary()
 EVENTS = [_event(number) for number in range(NUM_TOKENS)]
-CHAT_UNARY = _whole(
+CHAT_UNARY = whole_answer(
     _chat_choice(message={"role": "assistant", "content": WORD * NUM_TOKENS}, finish_reason="stop")
 )
 CHAT_EVENTS = [_chat_event(number) for number in range(NUM_TOKENS)]
@@ -96,34 +88,19 @@ class _Engine:
         transport.write(b"0\r\n\r\n")
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(RequestProtocol):
     def __init__(self, engine: _Engine) -> None:
+        super().__init__()
         self._engine = engine
-        self._received = b""
-        self._transport: asyncio.WriteTransport | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's are not subclasses
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        head, separator, rest = self._received.partition(b"\r\n\r\n")
-        if not separator:
-            return
-        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
-        if len(rest) >= size:
-            self._received = rest[size:]
-            self._answer(head, rest[:size])
-
-    def _answer(self, head: bytes, body: bytes) -> None:
-        assert self._transport is not None
+    def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(PACE):
             self._engine.step_s = float(head[len(PACE) :].partition(b" ")[0])
         is_chat = CHAT in head.partition(b"\r\n")[0]
         if b'"stream":true' in body:
-            self._engine.stream(self._transport, CHAT_EVENTS if is_chat else EVENTS)
+            self._engine.stream(self.transport, CHAT_EVENTS if is_chat else EVENTS)
         else:
-            self._transport.write(CHAT_UNARY if is_chat else UNARY)
+            self.transport.write(CHAT_UNARY if is_chat else UNARY)
 
 
 async def _serve() -> None:

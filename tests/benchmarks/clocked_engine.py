@@ -12,16 +12,15 @@ import base64
 import sys
 import time
 from array import array
-from typing import cast
 
 import msgspec
 import uvloop
 
 from tests.benchmarks.canned_engine import STREAM_HEAD
+from tests.benchmarks.raw_http import RequestProtocol, chunk, whole_answer
 
 TICKS = b"GET /ticks "
 ANSWERS = b"POST /answers/"
-OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
 LOGPROB = base64.b64encode(array("f", [-0.5]).tobytes()).decode()
 
 
@@ -34,7 +33,7 @@ def _event(token_id: int, *, is_last: bool) -> bytes:
         "weight_version": "0",
     }
     event = b"data: " + msgspec.json.encode({"choices": [choice]}) + b"\n\n"
-    return b"%x\r\n%s\r\n" % (len(event), event) + (b"0\r\n\r\n" if is_last else b"")
+    return chunk(event) + (b"0\r\n\r\n" if is_last else b"")
 
 
 class _Clock:
@@ -79,39 +78,22 @@ class _Clock:
                 transport.write(self._events[number])
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(RequestProtocol):
     def __init__(self, clock: _Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._received = b""
-        self._transport: asyncio.WriteTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's are not subclasses
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._transport is not None:
-            self._clock.forget(self._transport)
+        self._clock.forget(self.transport)
 
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        head, separator, rest = self._received.partition(b"\r\n\r\n")
-        if not separator:
-            return
-        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
-        if len(rest) >= size:
-            self._received = rest[size:]
-            self._answer(head)
-
-    def _answer(self, head: bytes) -> None:
-        assert self._transport is not None
+    def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(TICKS):
-            body = msgspec.json.encode(self._clock.sent_s)
-            self._transport.write(OK % (len(body), body))
+            self.transport.write(whole_answer(msgspec.json.encode(self._clock.sent_s)))
         elif head.startswith(ANSWERS):
             self._clock.begin(int(head[len(ANSWERS) :].partition(b" ")[0]))
-            self._transport.write(OK % (2, b"{}"))
+            self.transport.write(whole_answer(b"{}"))
         else:
-            self._clock.stream(self._transport)
+            self._clock.stream(self.transport)
 
 
 async def _serve(step_s: float, token_ids: list[int]) -> None:

@@ -42,9 +42,8 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
     demand: Demand | None = None  # what the client demands of the answer
-    retains_reasoning: bool = (
-        False  # the reasoning of answers in the tree stays, whatever the template does with it
-    )
+    # The reasoning of answers in the tree stays, whatever the template does with it.
+    retains_reasoning: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
