@@ -1,9 +1,10 @@
 """Canonical digests of chat messages. A request is matched on them before its text proves the match.
 
-Takes messages in the OpenAI chat format and returns 16 bytes per message. Messages that every template renders the same
-get the same digest. It does not depend on the order of keys, on whether empty content is absent, null or "", on whether
-text is in parts or in a string and arguments are an object or JSON text, on how numbers in arguments are written (1.0
-or 1), on identifiers of tool calls, or on reasoning that an agent left out.
+Takes messages in the OpenAI chat format and returns 16 bytes per message, and 8 more if it has reasoning. Messages that
+every template renders the same get the same digest. It does not depend on the order of keys, on whether empty content
+is absent, null or "", on whether text is in parts or in a string and arguments are an object or JSON text, on how
+numbers in arguments are written (1.0 or 1), or on identifiers of tool calls. Invariant: the digest of an answer whose
+reasoning an agent left out begins the digest of the answer with it (`is_same_message`).
 """
 
 import hashlib
@@ -14,8 +15,9 @@ from typing import Any
 import msgspec
 
 DIGEST_BYTES = 16
+REASONING_BYTES = 8
 _MAX_EXACT = float(1 << 53)  # JavaScript writes whole numbers up to here without a point
-_THINK = re.compile(r"\A\s*(?:<think>)?.*?</think>", re.DOTALL)
+_THINK = re.compile(r"\A\s*(?:<think>)?(.*?)</think>", re.DOTALL)
 
 
 def message_text(content: Any) -> str:
@@ -62,13 +64,30 @@ def _canonical_arguments(arguments: Any) -> Any:
 def message_digest(message: Mapping[str, Any]) -> bytes:
     role = message.get("role")
     text = message_text(message.get("content"))
+    reasoning = b""
     if role == "assistant":
+        reasoning = _reasoning_digest(message, text)
         text = _THINK.sub("", text, count=1).strip()
     calls = [
         [call["function"].get("name"), _canonical_arguments(call["function"].get("arguments"))]
         for call in message.get("tool_calls") or ()
     ]
-    return value_digest([role, text, calls, message.get("name") if role != "tool" else None])
+    return value_digest([role, text, calls, message.get("name") if role != "tool" else None]) + reasoning
+
+
+def _reasoning_digest(message: Mapping[str, Any], text: str) -> bytes:
+    """Return the digest of a message's reasoning, in its own field or before its text; none if it has no reasoning."""
+    block, own = _THINK.match(text), message.get("reasoning_content")
+    found = [own if isinstance(own, str) else "", block[1] if block else ""]
+    raw = "\n".join(dict.fromkeys(part.strip() for part in found if part.strip()))
+    if not raw:
+        return b""
+    return hashlib.blake2b(raw.encode("utf-8", "surrogatepass"), digest_size=REASONING_BYTES).digest()
+
+
+def is_same_message(said: bytes, recorded: bytes) -> bool:
+    """Return whether a message with the digest `said` repeats a recorded one, perhaps without its reasoning."""
+    return said == recorded or (len(said) == DIGEST_BYTES and recorded.startswith(said))
 
 
 def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:

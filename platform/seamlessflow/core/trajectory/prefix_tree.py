@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from seamlessflow.core.guidance.record import GuideRecord
+from seamlessflow.core.trajectory.messages import is_same_message
 from seamlessflow.core.trajectory.version_spans import Spans
 
 TOKEN_BYTES = 4  # int32
@@ -91,8 +92,11 @@ class PrefixTree:
         self.children.setdefault(node.parent, []).append(node.index)
 
     def match(self, digests: tuple[bytes, ...], context: bytes) -> Match:
-        """Find the deepest answer whose path's messages are a proper prefix of `digests`."""
-        best, depth = self._descend(None, digests, 0, context)
+        """Find the deepest answer whose path's messages are a proper prefix of `digests`.
+
+        A request may leave out the reasoning of any message.
+        """
+        best, depth = self._descend(digests, context)
         if best is not None:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
         if not self.nodes:
@@ -100,7 +104,7 @@ class PrefixTree:
         roots = [node for node in self.roots() if node.context == context]
         if not roots:
             return Match(None, 0, ForkCause.CONTEXT)
-        is_begun = any(root.digests == digests[: len(root.digests)] for root in roots)
+        is_begun = any(_repeats(digests[: len(root.digests)], root.digests) for root in roots)
         return Match(None, 0, ForkCause.HISTORY if is_begun else ForkCause.NEW_ROOT)
 
     def roots(self) -> list[Node]:
@@ -152,13 +156,11 @@ class PrefixTree:
     def leaves(self) -> list[Node]:
         return [node for node in self.nodes if not self.children.get(node.index)]
 
-    def _descend(
-        self, parent: int | None, digests: tuple[bytes, ...], depth: int, context: bytes
-    ) -> tuple[Node | None, int]:
-        """Walk down from `parent`, newest child first; no recursion, because a conversation may have thousands of
+    def _descend(self, digests: tuple[bytes, ...], context: bytes) -> tuple[Node | None, int]:
+        """Walk down from the roots, newest child first; no recursion, because a conversation may have thousands of
         turns."""
         best: tuple[Node | None, int] = (None, 0)
-        stack = [(parent, depth)]
+        stack: list[tuple[int | None, int]] = [(None, 0)]
         while stack:
             above, used = stack.pop()
             for index in self.children.get(above, ()):
@@ -166,9 +168,13 @@ class PrefixTree:
                 end = used + len(node.digests)
                 if node.is_partial or (node.parent is None and node.context != context):
                     continue
-                if end >= len(digests) or digests[used:end] != node.digests:
+                if end >= len(digests) or not _repeats(digests[used:end], node.digests):
                     continue
                 if node.kind == NodeKind.SAMPLED and end >= best[1]:
                     best = (node, end)
                 stack.append((index, end))
         return best
+
+
+def _repeats(said: tuple[bytes, ...], recorded: tuple[bytes, ...]) -> bool:
+    return said == recorded or (len(said) == len(recorded) and all(map(is_same_message, said, recorded)))

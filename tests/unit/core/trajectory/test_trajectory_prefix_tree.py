@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.trajectory.flatten import flatten, unroll
-from seamlessflow.core.trajectory.messages import message_digest
+from seamlessflow.core.trajectory.messages import is_same_message, message_digest
 from seamlessflow.core.trajectory.prefix_tree import ForkCause, Node, NodeKind, PrefixTree
 
 CONTEXT = b"tools"
@@ -126,12 +126,24 @@ def test_digests_tolerate_what_clients_change_in_an_answer() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"b": 1, "a": 2}'}}
     same = {"function": {"arguments": {"a": 2, "b": 1}, "name": "f"}, "id": "x"}
     answer = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"}
-    assert message_digest(answer) == message_digest({"tool_calls": [same], "role": "assistant"})
+    bare = {"tool_calls": [same], "role": "assistant"}
+    assert is_same_message(message_digest(bare), message_digest(answer))
     thought = {"role": "assistant", "content": "<think>hm</think>\n46"}
-    assert message_digest(thought) == message_digest(
-        {"role": "assistant", "content": [{"type": "text", "text": "46"}]}
+    parts = {"role": "assistant", "content": [{"type": "text", "text": "46"}]}
+    assert is_same_message(message_digest(parts), message_digest(thought))
+    assert message_digest({**parts, "reasoning_content": "hm\n"}) == message_digest(thought)
+    assert not is_same_message(
+        message_digest({"role": "assistant", "content": "47"}), message_digest(thought)
     )
-    assert message_digest(thought) != message_digest({"role": "assistant", "content": "47"})
     assert message_digest({"role": "user", "content": "46"}) != message_digest(
         {"role": "user", "content": " 46"}
     )
+
+
+def test_reasoning_that_an_answer_did_not_have_is_another_message() -> None:
+    thought = {"role": "assistant", "content": "46", "reasoning_content": "hm"}
+    for other in ({**thought, "reasoning_content": "ah"}, {**thought, "content": "<think>ah</think>46"}):
+        assert not is_same_message(message_digest(other), message_digest(thought))
+    plain = {"role": "assistant", "content": "46"}
+    assert not is_same_message(message_digest(thought), message_digest(plain))
+    assert message_digest({**plain, "reasoning_content": " "}) == message_digest(plain)

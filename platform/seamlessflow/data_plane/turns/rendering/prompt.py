@@ -90,17 +90,25 @@ def _guide(
 
 def _joined(text: ModelText, request: PromptRequest) -> tuple[str, int | None, str]:
     """Return the rendering, the index of the cut that it continues, and its text after that."""
-    if request.retains_reasoning:
-        without = msgspec.structs.replace(request, messages=_without_reasoning(request.messages))
+    if request.retains_reasoning and request.cuts:
+        without = msgspec.structs.replace(request, messages=_without_known_reasoning(request))
         full, cut, new = _rendered_tail(text, without) or _rendered(text, without)
         if cut is not None:
             return full, cut, new
     return _rendered_tail(text, request) or _rendered(text, request)
 
 
-def _without_reasoning(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Leave out the reasoning that the tree has as sampled tokens, so that no template rewrites it."""
-    return [{key: message[key] for key in message if key != "reasoning_content"} for message in messages]
+def _without_known_reasoning(request: PromptRequest) -> Sequence[Mapping[str, Any]]:
+    """Leave out the reasoning that the tree has as sampled tokens, so that no template rewrites it.
+
+    The reasoning of later messages is the client's own and stays.
+    """
+    num_known = request.cuts[0].num_messages
+    known = [
+        {key: message[key] for key in message if key != "reasoning_content"}
+        for message in request.messages[:num_known]
+    ]
+    return [*known, *request.messages[num_known:]]
 
 
 def _rendered_tail(text: ModelText, request: PromptRequest) -> tuple[str, int, str] | None:

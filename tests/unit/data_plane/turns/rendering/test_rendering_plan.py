@@ -109,6 +109,31 @@ def test_a_changed_system_prompt_is_a_cause_of_its_own(text: ModelText) -> None:
     assert take(tree, text, edited, "Yes<|im_end|>").cause is ForkCause.HISTORY
 
 
+def test_dropped_reasoning_joins_and_edited_reasoning_forks(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "<think>hm</think>46<|im_end|>")
+    answer = {"role": "assistant", "content": "46"}
+    for kept in (answer, {**answer, "reasoning_content": "hm"}, {**answer, "reasoning_content": ""}):
+        assert plan_turn(tree, text, Conversation([messages[0], kept, user("Sure?")], None, {})).parent == 1
+    edited = [messages[0], {**answer, "reasoning_content": "ah"}, user("Sure?")]
+    plan = take(tree, text, edited, "Yes<|im_end|>")
+    assert (plan.drift, plan.cause, plan.parent) == (Drift.FORK, ForkCause.HISTORY, None)
+    again = plan_turn(tree, text, Conversation([*edited, user("Really?")], None, {}))
+    assert (again.drift, again.parent) == (Drift.CLEAN, 3)
+
+
+def test_a_later_answer_keeps_the_reasoning_that_the_client_wrote(tmp_path: Path) -> None:
+    shown = TEMPLATE.replace("{{ message.content }}", "{{ message.reasoning_content }}{{ message.content }}")
+    text = model_text_load(write_tiny_text(tmp_path / "reasoning", template=shown))
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "<think>hm</think>46<|im_end|>")
+    edited = {"role": "assistant", "content": "Yes", "reasoning_content": "Rather"}
+    conversation = Conversation([*messages, user("Sure?"), edited, user("Really?")], None, {})
+    plan = plan_turn(tree, text, conversation, retains_reasoning=True)
+    assert plan.parent == 1
+    assert "RatherYes" in text.decode(ids(plan.new_ids))
+
+
 def test_a_template_that_rewrites_history_realigns(tmp_path: Path) -> None:
     text = model_text_load(write_tiny_text(tmp_path / "stripping", template=STRIPPING))
     tree, messages = PrefixTree(), [user("12+34?")]
