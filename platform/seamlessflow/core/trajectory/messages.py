@@ -2,9 +2,9 @@
 
 Takes messages in the OpenAI chat format and returns 16 bytes per message, and 8 more if it has reasoning. Messages that
 every template renders the same get the same digest. It does not depend on the order of keys, on whether empty content
-is absent, null or "", on whether text is in parts or in a string and arguments are an object or JSON text, on how
-numbers in arguments are written (1.0 or 1), or on identifiers of tool calls. Invariant: the digest of an answer whose
-reasoning an agent left out begins the digest of the answer with it (`is_same_message`).
+is absent, null or "", on whether text is in parts or in a string and arguments are an object or JSON text, on how no
+arguments ("" or {}) and numbers in arguments (1.0 or 1) are written, or on identifiers of tool calls. Invariant: the
+digest of an answer whose reasoning an agent left out begins the digest of the answer with it (`is_same_message`).
 """
 
 import hashlib
@@ -36,9 +36,16 @@ def _is_text_part(part: Any) -> bool:
 
 
 def tool_arguments(arguments: Any) -> Any:
-    """Return the arguments of a tool call parsed from JSON; text that is not JSON is returned unchanged."""
+    """Return the arguments of a tool call parsed from JSON; text that is not JSON is returned unchanged.
+
+    No text is no arguments, {}.
+    """
+    if arguments is None:
+        return {}
     if not isinstance(arguments, str):
         return arguments
+    if not arguments.strip():
+        return {}
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:
@@ -55,6 +62,8 @@ _decode_canonical = msgspec.json.Decoder(float_hook=_number).decode
 
 def _canonical_arguments(arguments: Any) -> Any:
     """Return parsed arguments with whole numbers as integers, as a client writes them that parsed them itself."""
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
     try:
         return _decode_canonical(arguments if isinstance(arguments, str) else msgspec.json.encode(arguments))
     except msgspec.DecodeError:
@@ -88,6 +97,29 @@ def _reasoning_digest(message: Mapping[str, Any], text: str) -> bytes:
 def is_same_message(said: bytes, recorded: bytes) -> bool:
     """Return whether a message with the digest `said` repeats a recorded one, perhaps without its reasoning."""
     return said == recorded or (len(said) == DIGEST_BYTES and recorded.startswith(said))
+
+
+def without_reasoning(digest: bytes) -> bytes:
+    """Return the digest that the same message has without its reasoning."""
+    return digest[:DIGEST_BYTES]
+
+
+def with_reasoning_of(digest: bytes, said: bytes) -> bytes:
+    """Return the digest of a message with the reasoning of the one whose digest is `said`, which may have none."""
+    return without_reasoning(digest) + said[DIGEST_BYTES:]
+
+
+def calls_digest(message: Mapping[str, Any]) -> bytes:
+    """Return the digest of a message's calls with their identifiers; none if it has no calls."""
+    calls = [
+        [
+            call.get("id"),
+            call["function"].get("name"),
+            _canonical_arguments(call["function"].get("arguments")),
+        ]
+        for call in message.get("tool_calls") or ()
+    ]
+    return value_digest(calls) if calls else b""
 
 
 def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:

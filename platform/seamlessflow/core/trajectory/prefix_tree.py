@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from seamlessflow.core.guidance.record import GuideRecord
-from seamlessflow.core.trajectory.messages import is_same_message
+from seamlessflow.core.trajectory.messages import is_same_message, without_reasoning
 from seamlessflow.core.trajectory.version_spans import Spans
 
 TOKEN_BYTES = 4  # int32
-NODE_BYTES = 700  # of a node beside its tokens and logprobs: the object, its digests, its places in the tree
+NODE_BYTES = 1000  # of a node beside its tokens and logprobs: the object, its digests, its places in the tree
 
 
 class NodeKind(IntEnum):
@@ -63,6 +63,7 @@ class Node:
     loss_mask: bytes | None = None  # packed bits, most significant first; None: every token is trained
     is_partial: bool = False
     guided: GuideRecord | None = None  # answers: the guide that they were sampled under
+    calls: bytes = b""  # answers: digest of their tool calls with identifiers
 
     @property
     def num_tokens(self) -> int:
@@ -80,8 +81,16 @@ class Match:
 
 @dataclass(slots=True)
 class PrefixTree:
+    """answers: the newest answer with each digest, reasoning left aside; called: with each digest of its calls.
+
+    forms: digests of messages that clients handed back, with those of the answers that they mean; others keep it.
+    """
+
     nodes: list[Node] = field(default_factory=list)
     children: dict[int | None, list[int]] = field(default_factory=dict)
+    answers: dict[bytes, Node] = field(default_factory=dict)
+    called: dict[bytes, Node] = field(default_factory=dict)
+    forms: dict[bytes, bytes] = field(default_factory=dict)
     num_bytes: int = 0  # of memory, about
 
     def add(self, node: Node) -> None:
@@ -90,13 +99,20 @@ class PrefixTree:
         self.nodes.append(node)
         self.num_bytes += NODE_BYTES + len(node.token_ids) + len(node.logprobs)
         self.children.setdefault(node.parent, []).append(node.index)
+        if node.kind == NodeKind.SAMPLED and not node.is_partial and node.digests:
+            self.answers[without_reasoning(node.digests[0])] = node
+            if node.calls:
+                self.called[node.calls] = node
 
-    def match(self, digests: tuple[bytes, ...], context: bytes) -> Match:
-        """Find the deepest answer whose path's messages are a proper prefix of `digests`.
+    def match(
+        self, digests: tuple[bytes, ...], context: bytes, answers: tuple[bytes, ...] | None = None
+    ) -> Match:
+        """Find the deepest answer whose path's messages are a proper prefix of the request's.
 
-        A request may leave out the reasoning of any message.
+        answers: digests to compare with answers in place of `digests`, of the same length. A request may leave out the
+        reasoning of any message.
         """
-        best, depth = self._descend(digests, context)
+        best, depth = self._descend(digests, context, digests if answers is None else answers)
         if best is not None:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
         if not self.nodes:
@@ -156,7 +172,9 @@ class PrefixTree:
     def leaves(self) -> list[Node]:
         return [node for node in self.nodes if not self.children.get(node.index)]
 
-    def _descend(self, digests: tuple[bytes, ...], context: bytes) -> tuple[Node | None, int]:
+    def _descend(
+        self, digests: tuple[bytes, ...], context: bytes, answers: tuple[bytes, ...]
+    ) -> tuple[Node | None, int]:
         """Walk down from the roots, newest child first; no recursion, because a conversation may have thousands of
         turns."""
         best: tuple[Node | None, int] = (None, 0)
@@ -168,9 +186,11 @@ class PrefixTree:
                 end = used + len(node.digests)
                 if node.is_partial or (node.parent is None and node.context != context):
                     continue
-                if end >= len(digests) or not _repeats(digests[used:end], node.digests):
+                is_answer = node.kind == NodeKind.SAMPLED
+                said = answers if is_answer else digests
+                if end >= len(digests) or not _repeats(said[used:end], node.digests):
                     continue
-                if node.kind == NodeKind.SAMPLED and end >= best[1]:
+                if is_answer and end >= best[1]:
                     best = (node, end)
                 stack.append((index, end))
         return best

@@ -1,6 +1,7 @@
 """Plans a turn: joins a request to its session's tree, and bounds its answer by the model's context."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,11 @@ class TurnPlanner:
         self._helpers = helpers
 
     async def plan(
-        self, session: LiveSession, conversation: Conversation | RawPrompt, demand: Demand | None = None
+        self,
+        session: LiveSession,
+        conversation: Conversation | RawPrompt,
+        demand: Demand | None = None,
+        stop: Sequence[str] = (),
     ) -> TurnPlan:
         """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
         if isinstance(conversation, RawPrompt):
@@ -39,7 +44,7 @@ class TurnPlanner:
             return raw_plan(session.tree, conversation, token_ids, session.job.text)
         job, model = session.job, session.job.spec.model
         try:
-            matched = turn_match(session.tree, conversation)
+            matched = turn_match(session.tree, conversation, job.text, stop=stop)
             asked = matched.request(
                 job.text,
                 model=job.model_path,

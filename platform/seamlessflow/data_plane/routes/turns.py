@@ -185,7 +185,7 @@ class TurnRoute:
         self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
     ) -> Turn:
         """Return the turn that the request begins, or the earlier one that it asks for again."""
-        plan = await self._planner.plan(session, request.conversation, request.demand)
+        plan = await self._planner.plan(session, request.conversation, request.demand, request.stop)
         asked = _asked(session, request, plan)
         budget = turn_budget(session, plan, request.max_tokens)
         recorded_id = session.undelivered.pop(digest, None)

@@ -34,7 +34,7 @@ templates = pytest.mark.parametrize("template", REAL_TEMPLATES, ids=lambda templ
 
 def planned(tree: PrefixTree, text: ModelText, messages: list[Any]) -> TurnPlan:
     """Plan a turn as the gateway does, with the request on its way to a helper process and back."""
-    matched = turn_match(tree, Conversation(messages, TOOLS[:1], {}))
+    matched = turn_match(tree, Conversation(messages, TOOLS[:1], {}), text)
     sent = msgspec.json.encode(matched.request(text, model="", max_tokens=NO_LIMIT))
     return turn_plan(tree, matched, prompt_make(text, msgspec.json.decode(sent, type=PromptRequest)))
 

@@ -28,6 +28,7 @@ from seamlessflow.core.trajectory.prefix_tree import (
 from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.prompt import Cut, Prompt, PromptRequest, prompt_make
+from seamlessflow.data_plane.turns.trajectory_manager.answer_forms import AnswerForms
 
 NO_LIMIT = 1 << 31  # tokens
 SYSTEM_ROLES = ("system", "developer")
@@ -79,9 +80,13 @@ class TurnPlan:
 
 @dataclass(frozen=True, slots=True)
 class TurnMatch:
-    """The answers after which a request may join its tree, judged by messages alone; the likeliest comes first."""
+    """The answers after which a request may join its tree, judged by messages alone; the likeliest comes first.
+
+    shown: the messages for the template: the conversation's, with recorded answers in a form that it can render.
+    """
 
     conversation: Conversation
+    shown: Sequence[Mapping[str, Any]]
     digests: tuple[bytes, ...]
     match: Match
     answers: Sequence[Node]
@@ -99,9 +104,7 @@ class TurnMatch:
         """Return what to render. Raises ValueError if a message cannot be read."""
         return PromptRequest(
             model=model,
-            messages=template_messages(
-                self.conversation.messages, has_text_arguments=text.family.has_text_arguments
-            ),
+            messages=template_messages(self.shown, has_text_arguments=text.family.has_text_arguments),
             tools=self.conversation.tools,
             arguments=self.conversation.template_arguments,
             cuts=[
@@ -115,17 +118,21 @@ class TurnMatch:
         )
 
 
-def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
-    """Find where a request may join the tree. Raises ValueError if a message cannot be read."""
-    digests = message_digests(conversation.messages)
-    match = tree.match(digests, _context(conversation))
+def turn_match(
+    tree: PrefixTree, conversation: Conversation, text: ModelText, *, stop: Sequence[str] = ()
+) -> TurnMatch:
+    """Find where a request with these stop strings may join. Raises ValueError if a message cannot be read."""
+    messages = conversation.messages
+    digests, forms = message_digests(messages), AnswerForms(tree, text, conversation.tools, stop)
+    match = tree.match(digests, _context(conversation), forms.recorded_digests(messages, digests))
     if match.cause is ForkCause.NEW_ROOT and _has_other_system(tree, conversation, digests):
         match = replace(match, cause=ForkCause.SYSTEM)
     answers = _candidates(tree, match.node)
     num_messages = [
         match.num_messages if node is match.node else tree.num_path_messages(node.index) for node in answers
     ]
-    return TurnMatch(conversation, digests, match, answers, num_messages)
+    shown = forms.with_calls(messages, match.num_messages)
+    return TurnMatch(conversation, shown, digests, match, answers, num_messages)
 
 
 def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
@@ -183,10 +190,15 @@ def _raw_words(prompt: RawPrompt, new_ids: bytes, text: ModelText, *, is_joined:
 
 
 def plan_turn(
-    tree: PrefixTree, text: ModelText, conversation: Conversation, *, retains_reasoning: bool = False
+    tree: PrefixTree,
+    text: ModelText,
+    conversation: Conversation,
+    *,
+    stop: Sequence[str] = (),
+    retains_reasoning: bool = False,
 ) -> TurnPlan:
     """Match, render and plan in this process, for trusted templates. Raises TemplateRefused and ValueError."""
-    matched = turn_match(tree, conversation)
+    matched = turn_match(tree, conversation, text, stop=stop)
     request = matched.request(text, model="", max_tokens=NO_LIMIT, retains_reasoning=retains_reasoning)
     return turn_plan(tree, matched, prompt_make(text, request))
 
