@@ -97,11 +97,18 @@ Block = TextBlock | ThinkingBlock | ToolUseBlock
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
+class MessageOutputTokens(msgspec.Struct, kw_only=True):
+    thinking_tokens: int  # also where the answer has no thinking blocks
+
+
 class MessageUsage(msgspec.Struct, kw_only=True):
+    """The prompt has `input_tokens` and `cache_read_input_tokens` together."""
+
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
+    cache_read_input_tokens: int  # that the session's tree had before this turn
+    output_tokens_details: MessageOutputTokens
 
 
 class Message(msgspec.Struct, kw_only=True):

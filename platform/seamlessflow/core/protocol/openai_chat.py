@@ -103,10 +103,20 @@ class ChatChoice(msgspec.Struct, kw_only=True):
     finish_reason: Literal["stop", "length", "tool_calls"]
 
 
+class PromptTokens(msgspec.Struct, kw_only=True):
+    cached_tokens: int  # that the session's tree had before this turn
+
+
+class CompletionTokens(msgspec.Struct, kw_only=True):
+    reasoning_tokens: int
+
+
 class Usage(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):

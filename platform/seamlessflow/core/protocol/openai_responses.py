@@ -104,12 +104,12 @@ OutputItem = MessageItem | ReasoningItem | FunctionCallItem | CustomCallItem
 
 
 class InputTokens(msgspec.Struct, kw_only=True):
-    cached_tokens: int = 0
+    cached_tokens: int  # that the session's tree had before this turn
     cache_write_tokens: int = 0
 
 
 class OutputTokens(msgspec.Struct, kw_only=True):
-    reasoning_tokens: int = 0  # they are not counted apart
+    reasoning_tokens: int
 
 
 class ResponseUsage(msgspec.Struct, kw_only=True):

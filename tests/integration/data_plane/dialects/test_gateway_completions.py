@@ -39,6 +39,9 @@ async def test_texts_and_token_ids_are_continued_without_a_template(
     assert first.usage is not None
     assert len(logprobs.tokens) == len(logprobs.token_logprobs) == first.usage.completion_tokens
     assert first.usage.prompt_tokens == len(text.ids("12 + 34 ="))
+    assert second.usage is not None
+    assert second.usage.prompt_tokens_details is not None
+    assert second.usage.prompt_tokens_details.cached_tokens == 0  # token ids are no repeat of a text
     assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == " 46"
     assert chunks[-1].usage is not None
     assert gateway_world.sql(ROWS) == [

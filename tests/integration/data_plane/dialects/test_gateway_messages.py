@@ -81,7 +81,14 @@ async def test_an_agent_with_tools_joins_its_tree_cleanly(
     assert first.content[-1].input == {"a": 12, "b": 34.0}
     assert (first.stop_reason, second.stop_reason) == ("tool_use", "end_turn")
     assert second.content[0].text == "It is 46."
-    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+    assert first.usage.cache_read_input_tokens == 0
+    assert second.usage.cache_read_input_tokens == first.usage.input_tokens + first.usage.output_tokens
+    assert second.usage.input_tokens > 0
+    assert (
+        first.usage.output_tokens_details.thinking_tokens
+        > second.usage.output_tokens_details.thinking_tokens
+        == 0
+    )
     assert gateway_world.sql(ROWS) == TWO_TURNS
 
 

@@ -68,7 +68,12 @@ async def test_an_agent_with_tools_joins_its_tree_cleanly(
     assert first.output[0].encrypted_content
     assert first.output[3].input == "12 + 34"
     assert (first.status, second.output_text) == ("completed", "It is 46.")
-    assert second.usage.input_tokens > first.usage.total_tokens
+    assert (
+        second.usage.input_tokens
+        > second.usage.input_tokens_details.cached_tokens
+        == first.usage.total_tokens
+    )
+    assert first.usage.output_tokens_details.reasoning_tokens > 0
     assert gateway_world.sql(ROWS) == [
         (0, None, "clean", None),
         (2, 0, None, "tool_calls"),

@@ -33,7 +33,9 @@ async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: Gate
         second = await world.chat(
             session["api_key"], [user("12+34?"), first["choices"][0]["message"], user("Sure?")]
         )
-        assert second["usage"]["prompt_tokens"] > first["usage"]["total_tokens"]
+        cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in (first, second)]
+        assert cached == [0, first["usage"]["total_tokens"]]
+        assert second["usage"]["prompt_tokens"] > cached[1]
         await world.finish(agent, session["session_id"], reward=float(reward))
     rows = world.sql("SELECT kind, drift, num_tokens FROM trajectory_node ORDER BY session_id, node_index")
     assert [row[0] for row in rows] == [0, 2, 1, 2] * 2

@@ -12,7 +12,13 @@ from seamlessflow.data_plane.dialects.messages.conversation import chat_messages
 from seamlessflow.data_plane.dialects.messages.reply import MessagesReply
 from seamlessflow.data_plane.dialects.messages.request import MessageOptions
 from seamlessflow.data_plane.errors import bad_request
-from tests.fixtures.answered_turns import answer_stream, answered, turn_make
+from tests.fixtures.answered_turns import (
+    NUM_CACHED_TOKENS,
+    NUM_PROMPT_TOKENS,
+    answer_stream,
+    answered,
+    turn_make,
+)
 from tests.fixtures.random_answers import ANSWERS, CUTS, as_javascript
 
 THINKING = MessageOptions(has_thinking=True, is_thinking_omitted=False)
@@ -96,10 +102,11 @@ def test_a_stream_has_the_events_of_the_real_api() -> None:
         "thinking_delta", "signature_delta", "text_delta", "input_json_delta",
     ]  # fmt: skip
     assert events[0]["message"]["usage"] == {
-        "input_tokens": 7,
+        "input_tokens": NUM_PROMPT_TOKENS - NUM_CACHED_TOKENS,
         "output_tokens": 0,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
+        "cache_read_input_tokens": NUM_CACHED_TOKENS,
+        "output_tokens_details": {"thinking_tokens": 0},
     }
     assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
     assert events[-2]["usage"]["output_tokens"] == turn.choices[0].progress.num_tokens

@@ -12,22 +12,11 @@ from seamlessflow.core.trajectory.messages import message_digest
 from seamlessflow.core.trajectory.resume import FinishReason
 from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
 from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
-from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
 from seamlessflow.data_plane.errors import bad_request
 from tests.fixtures.answered_turns import CREATED_S, answer_stream, answered, turn_make
 from tests.fixtures.random_answers import ANSWERS, CUTS
+from tests.fixtures.response_options import OPTIONS
 
-OPTIONS = ResponseOptions(
-    instructions=None,
-    max_output_tokens=None,
-    metadata={},
-    tool_choice="auto",
-    tools=[],
-    custom_tools=frozenset({"patch"}),
-    namespaces={"shell__run": ("shell", "run")},
-    has_encrypted_reasoning=True,
-    temperature=1.0,
-)
 CALL = '<tool_call>{"name": "calc", "arguments": {"a": 1}}</tool_call>'
 RUN = '<tool_call>{"name": "shell__run", "arguments": {"a": 1}}</tool_call>'
 PATCH = '<tool_call>{"name": "patch", "arguments": {"input": "+a"}}</tool_call>'

@@ -9,6 +9,7 @@ import numpy as np
 from seamlessflow.data_plane.dialects.chat.request import ChatOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
 from seamlessflow.data_plane.dialects.likeliest import likeliest
+from seamlessflow.data_plane.dialects.usage import turn_usage
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
@@ -39,7 +40,7 @@ class ChatReply:
             for choice in self._turn.choices
         ]
         return _encode(
-            {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
+            {**self._head, "object": "chat.completion", "choices": choices, "usage": turn_usage(self._turn)}
         )
 
     def opening(self) -> bytes:
@@ -61,7 +62,12 @@ class ChatReply:
         return b"data: " + error.body + b"\n\n"
 
     def _usage_chunk(self) -> bytes:
-        body = {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()}
+        body = {
+            **self._head,
+            "object": "chat.completion.chunk",
+            "choices": [],
+            "usage": turn_usage(self._turn),
+        }
         return data_event(body)
 
     def _chunk(self, choice: Choice, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
@@ -96,15 +102,6 @@ class ChatReply:
             for entry, tops in zip(content, likeliest(self._turn, choice, start), strict=True):
                 entry["top_logprobs"] = [_entry(*top) for top in tops]
         return {"content": content, "refusal": None}
-
-    def _usage(self) -> dict[str, int]:
-        num_prompt = self._turn.plan.num_prompt_tokens
-        num_sampled = sum(choice.progress.num_tokens for choice in self._turn.choices)
-        return {
-            "prompt_tokens": num_prompt,
-            "completion_tokens": num_sampled,
-            "total_tokens": num_prompt + num_sampled,
-        }
 
 
 def _entry(token: str, logprob: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from seamlessflow.core.protocol.openai_completions import (
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
 from seamlessflow.data_plane.dialects.likeliest import likeliest
+from seamlessflow.data_plane.dialects.usage import turn_usage
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
@@ -34,7 +35,7 @@ class CompletionReply:
         choices = [
             self._choice(choice, choice.text.parsed.content, is_last=True) for choice in self._turn.choices
         ]
-        return msgspec.json.encode(self._completion(choices, self._usage()))
+        return msgspec.json.encode(self._completion(choices, turn_usage(self._turn)))
 
     def opening(self) -> bytes:
         return b""
@@ -51,7 +52,7 @@ class CompletionReply:
             data_event(self._completion([self._choice(choice, "", is_last=True)]))
             for choice in self._turn.choices
         ]
-        usage = data_event(self._completion([], self._usage())) if self._options.has_usage else b""
+        usage = data_event(self._completion([], turn_usage(self._turn))) if self._options.has_usage else b""
         return b"".join(ends) + usage + STREAM_END
 
     def failure(self, error: ApiError) -> bytes:
@@ -94,11 +95,4 @@ class CompletionReply:
             token_logprobs=values,
             top_logprobs=top,
             text_offset=offsets[:-1],
-        )
-
-    def _usage(self) -> Usage:
-        num_prompt = self._turn.plan.num_prompt_tokens
-        num_sampled = sum(choice.progress.num_tokens for choice in self._turn.choices)
-        return Usage(
-            prompt_tokens=num_prompt, completion_tokens=num_sampled, total_tokens=num_prompt + num_sampled
         )

@@ -17,6 +17,7 @@ from seamlessflow.core.protocol.anthropic_messages import (
     MessageDelta,
     MessageEnd,
     MessageErrorBody,
+    MessageOutputTokens,
     MessageStart,
     MessageStop,
     MessageUsage,
@@ -148,8 +149,12 @@ class MessagesReply:
         return reasons.get(self._choice.finish_reason, "end_turn")
 
     def _usage(self) -> MessageUsage:
+        plan, choice = self._turn.plan, self._choice
         return MessageUsage(
-            input_tokens=self._turn.plan.num_prompt_tokens, output_tokens=self._choice.progress.num_tokens
+            input_tokens=plan.num_prompt_tokens - plan.num_cached_tokens,
+            output_tokens=choice.progress.num_tokens,
+            cache_read_input_tokens=plan.num_cached_tokens,
+            output_tokens_details=MessageOutputTokens(thinking_tokens=choice.num_reasoning_tokens),
         )
 
 

@@ -229,9 +229,9 @@ class ResponsesReply:
         num_prompt, num_sampled = self._turn.plan.num_prompt_tokens, self._choice.progress.num_tokens
         return ResponseUsage(
             input_tokens=num_prompt,
-            input_tokens_details=InputTokens(),
+            input_tokens_details=InputTokens(cached_tokens=self._turn.plan.num_cached_tokens),
             output_tokens=num_sampled,
-            output_tokens_details=OutputTokens(),
+            output_tokens_details=OutputTokens(reasoning_tokens=self._choice.num_reasoning_tokens),
             total_tokens=num_prompt + num_sampled,
         )
 

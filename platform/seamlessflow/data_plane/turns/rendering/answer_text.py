@@ -55,6 +55,20 @@ class AnswerText:
     def family(self) -> Family:
         return self._text.family
 
+    def num_reasoning_tokens(self, token_ids: bytes) -> int:
+        """Return how many of the answer's tokens are reasoning, up to the mark that ends it.
+
+        Where no one token is this mark, the text of the reasoning is counted.
+        """
+        if not self.parsed.reasoning:
+            return 0
+        ids, mark = np.frombuffer(token_ids, dtype="<i4"), self.family.end_think
+        mark_id = self._text.tokenizer.token_to_id(mark) if mark else None
+        ends = np.flatnonzero(ids == mark_id)
+        if len(ends):
+            return int(ends[0]) + 1
+        return min(len(ids), len(self._text.encode(self.parsed.reasoning)) // TOKEN_BYTES)
+
     def is_stopped(self) -> bool:
         return self.num_kept_tokens is not None
 

@@ -87,6 +87,10 @@ class Choice:
             return "length"
         return "tool_calls" if self.text.parsed.tool_calls else "stop"
 
+    @property
+    def num_reasoning_tokens(self) -> int:
+        return self.text.num_reasoning_tokens(bytes(self.progress.token_ids))
+
     def call_id(self, number: int) -> str:
         """Return the identifier of tool call `number`, which the stream and the record share.
 

@@ -59,12 +59,16 @@ class RawPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """Where a turn's nodes join the tree. `new_ids`: the prompt's own tokens; `prompt_ids`: those of the whole path."""
+    """Where a turn's nodes join the tree. `new_ids`: the prompt's own tokens; `prompt_ids`: those of the whole path.
+
+    num_cached_tokens: of the prompt, how many the tree had before.
+    """
 
     parent: int | None
     kind: NodeKind
     new_ids: bytes
     prompt_ids: bytes
+    num_cached_tokens: int
     digests: tuple[bytes, ...]
     messages: Sequence[Mapping[str, Any]]
     context: bytes
@@ -169,6 +173,7 @@ def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes, text: ModelT
         kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
         new_ids=new_ids,
         prompt_ids=token_ids,
+        num_cached_tokens=len(token_ids if is_repeated else path_ids) // TOKEN_BYTES,
         digests=digests,
         messages=messages,
         context=context,
@@ -219,12 +224,15 @@ def _plan(
     same = tree.prompt_child(index, added, context)
     if same is not None:
         cause = ForkCause.REPEAT
+    path_ids = tree.path_tokens(index)
     new_ids = prompt.new_ids if same is None else same.token_ids
+    prompt_ids = path_ids + new_ids
     return TurnPlan(
         parent=index,
         kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
         new_ids=new_ids,
-        prompt_ids=tree.path_tokens(index) + new_ids,
+        prompt_ids=prompt_ids,
+        num_cached_tokens=len(path_ids if same is None else prompt_ids) // TOKEN_BYTES,
         digests=added,
         messages=conversation.messages[num_messages:],
         context=context,

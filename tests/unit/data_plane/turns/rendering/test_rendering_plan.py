@@ -63,6 +63,17 @@ def test_a_clean_turn_adds_only_what_is_new_and_equals_the_whole_rendering(text:
     )
 
 
+def test_a_plan_tells_how_much_of_the_prompt_the_tree_had(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("12+34?")]
+    assert take(tree, text, messages, "46<|im_end|>").num_cached_tokens == 0
+    messages.append(user("Sure?"))
+    num_path_tokens = len(tree.path_tokens(1)) // 4
+    plan = take(tree, text, messages, "Yes<|im_end|>")
+    assert plan.num_cached_tokens == num_path_tokens < plan.num_prompt_tokens
+    repeated = take(tree, text, messages[:-1], "No<|im_end|>")
+    assert repeated.num_cached_tokens == repeated.num_prompt_tokens == plan.num_prompt_tokens
+
+
 def test_an_answer_cut_by_length_gets_its_end_of_turn_from_the_next_request(text: ModelText) -> None:
     tree, messages = PrefixTree(), [user("12+34?")]
     take(tree, text, messages, "4")
