@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from seamlessflow.core.protocol.openai_chat import TokenLogprob
+
 ResponseStatus = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -27,9 +29,10 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions, custom tools and
     namespaces of both. A custom tool's grammar is shown to the policy but not enforced. Tools of type `web_search`,
     `web_search_preview`, `image_generation` and `tool_search` are left out and named as ignored. `temperature` and
-    `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`,
-    `required` or names a tool. `previous_response_id`, `conversation`, `prompt` and `background` are refused. Any other
-    field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
+    `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`, `required`
+    or names a tool. `include` may have `reasoning.encrypted_content` and `message.output_text.logprobs`; `top_logprobs`
+    from 1 on asks for logprobs as well. `previous_response_id`, `conversation`, `prompt` and `background` are refused.
+    Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
     input: str | list[dict[str, Any]]
@@ -42,6 +45,7 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     store: bool | None = None  # true has no effect
     include: list[str] | None = None
+    top_logprobs: int | None = None  # likeliest tokens with each token of the text
     reasoning: ReasoningConfig | None = None
     text: TextConfig | None = None
     metadata: dict[str, str] | None = None  # given back
@@ -53,14 +57,13 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     conversation: Any = None
     prompt: Any = None
     background: bool | None = None
-    top_logprobs: int | None = None
     truncation: str | None = None
 
 
 class OutputText(msgspec.Struct, kw_only=True, tag_field="type", tag="output_text"):
     text: str
     annotations: list[Any] = []
-    logprobs: list[Any] = []
+    logprobs: list[TokenLogprob] = []  # if the request asked for them
 
 
 class ReasoningText(msgspec.Struct, kw_only=True, tag_field="type", tag="reasoning_text"):
@@ -142,6 +145,7 @@ class Response(msgspec.Struct, kw_only=True):
     temperature: float  # of the job
     tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
+    top_logprobs: int
     top_p: float = 1.0
     truncation: str = "disabled"
     usage: ResponseUsage | None  # null until the response ends
@@ -167,7 +171,7 @@ class ResponseEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
     text: str | None = None
     arguments: str | None = None
     input: str | None = None
-    logprobs: list[Any] | None = None
+    logprobs: list[TokenLogprob] | None = None
 
 
 class ResponseErrorDetail(msgspec.Struct, kw_only=True):

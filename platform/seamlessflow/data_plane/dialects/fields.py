@@ -15,6 +15,7 @@ Body = TypeVar("Body")
 Number = TypeVar("Number", int, float)
 MAX_CHOICES = 64
 MAX_STOP_STRINGS = 4
+MAX_TOP_LOGPROBS = 20
 MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, even if it is short
 # Values that OpenAI's API or vLLM accepts. Others are refused even though the job's own value is used.
 OPENAI_RANGES: dict[str, tuple[float, float]] = {

@@ -1,9 +1,10 @@
-"""The likeliest tokens in each place of an answer, for the dialects that show them."""
+"""The logprobs of an answer's tokens, and the likeliest tokens in each place, for the dialects that show them."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
+from seamlessflow.core.protocol.openai_chat import TokenLogprob, TopLogprob
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 NO_TOKEN = -1  # an engine's word for a place where fewer tokens were possible
@@ -29,3 +30,25 @@ def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[tuple[str
             [[token] for token in row[is_known].tolist()], skip_special_tokens=False
         )
         yield list(zip(texts, logprobs[is_known].tolist(), strict=True))
+
+
+def token_logprobs(turn: Turn, choice: Choice, start: int) -> list[TokenLogprob]:
+    """Return the logprobs of an answer's tokens from number `start` on, with the likeliest ones that were asked for."""
+    ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
+    values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
+    tokens = turn.session.job.text.tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
+    has_top = bool(choice.progress.asked.num_top)
+    tops = likeliest(turn, choice, start) if has_top else ([] for _ in ids)
+    return [
+        TokenLogprob(
+            token=token,
+            logprob=value,
+            bytes=list(token.encode()),
+            top_logprobs=[_top(*one) for one in likeliest_here],
+        )
+        for token, value, likeliest_here in zip(tokens, values, tops, strict=True)
+    ]
+
+
+def _top(token: str, logprob: float) -> TopLogprob:
+    return TopLogprob(token=token, logprob=logprob, bytes=list(token.encode()))

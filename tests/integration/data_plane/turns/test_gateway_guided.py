@@ -217,6 +217,21 @@ async def test_the_likeliest_tokens_are_really_listed(guided_world: GatewayWorld
     assert sum(np.exp(top["logprob"]) for top in first["top_logprobs"]) == pytest.approx(1, abs=1e-4)
 
 
+async def test_a_response_lists_the_likeliest_tokens_of_its_text(guided_world: GatewayWorld) -> None:
+    world = guided_world
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    form = {"type": "json_schema", "name": "f", "schema": FORMAT["json_schema"]["schema"]}
+    body = {"input": "12+34?", "text": {"format": form}, "top_logprobs": 3, "max_output_tokens": 60}
+    status, raw = await world.post("/v1/responses", body, group["sessions"][0]["api_key"])
+    assert status == 200, raw
+    (text,) = [item["content"][0] for item in json.loads(raw)["output"] if item["type"] == "message"]
+    said = "".join(entry["token"] for entry in text["logprobs"])  # tokens may be parts of a character
+    assert [char for char in said.strip() if char.isascii()] == [c for c in text["text"] if c.isascii()]
+    for entry in text["logprobs"]:
+        assert 1 <= len(entry["top_logprobs"]) <= 3
+        assert max(top["logprob"] for top in entry["top_logprobs"]) >= entry["logprob"]
+
+
 async def test_penalties_and_biases_are_sampled_and_never_trained(guided_world: GatewayWorld) -> None:
     world = guided_world
     agent = world.make_phase(Role.AGENT)

@@ -1,5 +1,6 @@
 """Answers of OpenAI's Responses: the order of a stream's events, and answers that join their tree again."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -132,6 +133,42 @@ def test_an_answer_that_returns_is_the_recorded_message(answer: str, cuts: list[
         for handed in (items, pieces(items, cut)):
             (message,) = chat_messages(handed, None)
             assert message_digest(message) == recorded
+
+
+@given(ANSWERS, CUTS)
+def test_the_logprobs_are_those_of_the_text_however_it_comes(answer: str, cuts: list[int]) -> None:
+    options = dataclasses.replace(OPTIONS, has_logprobs=True, num_top=2)
+    turn = turn_make(num_top=2)
+    events = events_said(answer, ResponsesReply(turn, options, created_s=CREATED_S), turn, cuts)
+    whole = json.loads(ResponsesReply(turn, options, created_s=CREATED_S).whole())
+
+    sdk.Response.model_validate(whole)
+    texts = [item["content"][0] for item in whole["output"] if item["type"] == "message"]
+    logprobs = [entry for text in texts for entry in text["logprobs"]]
+    streamed = [
+        entry
+        for item in events[-1]["response"]["output"]
+        if item["type"] == "message"
+        for entry in item["content"][0]["logprobs"]
+    ]
+    assert streamed == logprobs
+    grown = [
+        entry
+        for event in events
+        if event["type"] == "response.output_text.delta"
+        for entry in event["logprobs"]
+    ]
+    assert grown == logprobs[: len(grown)]
+    said = bytes(byte for entry in logprobs for byte in entry["bytes"]).decode(errors="replace")
+    if said.isascii():
+        assert "".join(said.split()) == "".join("".join(text["text"] for text in texts).split())
+    assert all(len(entry["top_logprobs"]) == 2 for entry in logprobs)
+
+
+def test_logprobs_are_left_out_unless_they_are_asked_for() -> None:
+    turn = turn_make()
+    events = events_said("46", reply_to(turn), turn, [])
+    assert [event["logprobs"] for event in events if "logprobs" in event] == [[], []]
 
 
 @given(ANSWERS)

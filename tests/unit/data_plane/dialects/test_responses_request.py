@@ -130,7 +130,7 @@ def test_fields_without_effect_are_named() -> None:
     request = parsed(
         store=True,
         user="u",
-        include=["reasoning.encrypted_content", "message.output_text.logprobs"],
+        include=["reasoning.encrypted_content", "file_search_call.results"],
         reasoning={"effort": "low"},
         text={"format": {"type": "text"}, "verbosity": "low"},
         parallel_tool_calls=False,
@@ -140,7 +140,7 @@ def test_fields_without_effect_are_named() -> None:
 
     assert request.ignored == (
         "user",
-        "include.message.output_text.logprobs",
+        "include.file_search_call.results",
         "store",
         "parallel_tool_calls",
         "truncation",
@@ -163,7 +163,7 @@ def test_fields_without_effect_are_named() -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": {"id": "c"}}, "conversation"),
         ({"background": True}, "background"),
-        ({"top_logprobs": 5}, "top_logprobs"),
+        ({"top_logprobs": 21}, "top_logprobs"),
         ({"temperature": 3}, "temperature"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"tool_choice": "required"}, "tool_choice"),
@@ -182,3 +182,9 @@ def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param:
     with pytest.raises(ApiError) as refused:
         parsed(**fields)
     assert (refused.value.status, refused.value.param) == (400, param)
+
+
+def test_logprobs_are_asked_for_by_inclusion_or_number() -> None:
+    asked = [parsed(), parsed(include=["message.output_text.logprobs"]), parsed(top_logprobs=3)]
+    assert [(one.options.has_logprobs, one.num_top) for one in asked] == [(False, 0), (True, 0), (True, 3)]
+    assert [one.ignored for one in asked] == [()] * 3

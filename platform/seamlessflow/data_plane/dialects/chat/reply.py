@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from seamlessflow.data_plane.dialects.chat.request import ChatOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
-from seamlessflow.data_plane.dialects.likeliest import likeliest
+from seamlessflow.data_plane.dialects.likeliest import token_logprobs
 from seamlessflow.data_plane.dialects.usage import turn_usage
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
@@ -91,18 +90,4 @@ class ChatReply:
         return {"tool_calls": [call]}
 
     def _logprobs(self, choice: Choice, start: int) -> dict[str, Any]:
-        ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
-        values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
-        tokenizer = self._turn.session.job.text.tokenizer
-        content = [
-            _entry(tokenizer.decode([i], skip_special_tokens=False), v) | {"top_logprobs": []}
-            for i, v in zip(ids, values, strict=True)
-        ]
-        if choice.progress.asked.num_top:
-            for entry, tops in zip(content, likeliest(self._turn, choice, start), strict=True):
-                entry["top_logprobs"] = [_entry(*top) for top in tops]
-        return {"content": content, "refusal": None}
-
-
-def _entry(token: str, logprob: float) -> dict[str, Any]:
-    return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+        return {"content": token_logprobs(self._turn, choice, start), "refusal": None}

@@ -14,6 +14,7 @@ from seamlessflow.data_plane.dialects.fields import (
     MAX_CHOICES,
     MAX_MESSAGES,
     MAX_STOP_STRINGS,
+    MAX_TOP_LOGPROBS,
     OPENAI_RANGES,
     body_read,
     bounded,
@@ -30,7 +31,6 @@ from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
-MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.protocol.openai_chat import TokenLogprob
 from seamlessflow.core.protocol.openai_responses import (
     CustomCallItem,
     FunctionCallItem,
@@ -27,11 +28,14 @@ from seamlessflow.core.protocol.openai_responses import (
     ResponseStatus,
     ResponseUsage,
 )
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, named_event
+from seamlessflow.data_plane.dialects.likeliest import token_logprobs
 from seamlessflow.data_plane.dialects.reasoning_seal import reasoning_seal
 from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
 from seamlessflow.data_plane.dialects.responses.tools import CUSTOM_PREFIX, RAW_PREFIX, custom_input
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.turns.rendering.content_tokens import ContentTokens
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
@@ -49,6 +53,10 @@ class ResponsesReply:
         self._done: list[OutputItem] = []
         self._open: MessageItem | ReasoningItem | None = None
         self._pieces: list[str] = []  # the text of the open item
+        self._content = ContentTokens(self._choice.text) if options.has_logprobs else None
+        self._num_read = 0  # tokens whose logprobs were looked for
+        self._fresh: list[TokenLogprob] = []  # of content that no event has had yet
+        self._shown: list[TokenLogprob] = []  # of the open item
 
     def whole(self) -> bytes:
         parsed = self._choice.text.parsed
@@ -56,7 +64,8 @@ class ResponsesReply:
         if parsed.reasoning:
             items.append(self._reasoning_item(0, parsed.reasoning))
         if parsed.content or not parsed.tool_calls:
-            items.append(self._message_item(len(items), parsed.content))
+            self._read_logprobs(is_last=True)
+            items.append(self._message_item(len(items), parsed.content, self._fresh))
         items += [self._call_item(number, call) for number, call in enumerate(parsed.tool_calls)]
         return msgspec.json.encode(self._response(self._end_status(), items))
 
@@ -67,12 +76,14 @@ class ResponsesReply:
         )
 
     def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
+        self._read_logprobs()
         return b"".join(map(self._delta, deltas))
 
     def keepalive(self) -> bytes:
         return KEEPALIVE
 
     def closing(self) -> bytes:
+        self._read_logprobs(is_last=True)
         ended = self._end(self._end_status())
         if not any(not isinstance(item, ReasoningItem) for item in self._done):
             ended += self._begin(self._message_item(len(self._done), "")) + self._end(self._end_status())
@@ -101,7 +112,8 @@ class ResponsesReply:
         elif delta.content and not isinstance(self._open, MessageItem):
             begun = self._end() + self._begin(self._message_item(len(self._done), ""))
         self._pieces.append(text)
-        return begun + self._event(f"{self._prefix}.delta", **self._place, delta=text, **self._logprobs)
+        logprobs = self._logprobs(self._taken())
+        return begun + self._event(f"{self._prefix}.delta", **self._place, delta=text, **logprobs)
 
     def _call(self, call: ToolCall) -> bytes:
         ended, item = self._end(), self._call_item(self._num_calls, call)
@@ -128,7 +140,7 @@ class ResponsesReply:
 
     def _begin(self, item: MessageItem | ReasoningItem) -> bytes:
         """Open an item with its one part."""
-        self._open, self._pieces = item, []
+        self._open, self._pieces, self._shown = item, [], []
         begun = msgspec.structs.replace(item, content=[], status="in_progress")
         added = self._event("response.output_item.added", output_index=len(self._done), item=begun)
         return added + self._event("response.content_part.added", **self._place, part=self._part(""))
@@ -137,12 +149,12 @@ class ResponsesReply:
         """Close the open item, if there is one."""
         if self._open is None:
             return b""
-        text = "".join(self._pieces)
-        said = self._event(f"{self._prefix}.done", **self._place, text=text, **self._logprobs)
+        self._taken()
+        text, number, shown = "".join(self._pieces), len(self._done), self._shown
+        said = self._event(f"{self._prefix}.done", **self._place, text=text, **self._logprobs(shown))
         said += self._event("response.content_part.done", **self._place, part=self._part(text))
-        number = len(self._done)
         is_reasoning = isinstance(self._open, ReasoningItem)
-        item = self._reasoning_item(number, text) if is_reasoning else self._message_item(number, text)
+        item = self._reasoning_item(number, text) if is_reasoning else self._message_item(number, text, shown)
         item.status = status
         self._open = None
         self._done.append(item)
@@ -158,13 +170,33 @@ class ResponsesReply:
         assert self._open is not None
         return {"output_index": len(self._done), "item_id": self._open.id, "content_index": 0}
 
-    @property
-    def _logprobs(self) -> dict[str, Any]:
-        return {"logprobs": []} if isinstance(self._open, MessageItem) else {}
+    def _logprobs(self, entries: list[TokenLogprob]) -> dict[str, Any]:
+        return {"logprobs": entries} if isinstance(self._open, MessageItem) else {}
+
+    def _taken(self) -> list[TokenLogprob]:
+        """Give the open message the logprobs that no event has had yet, and return them."""
+        if not isinstance(self._open, MessageItem):
+            return []
+        taken, self._fresh = self._fresh, []
+        self._shown += taken
+        return taken
+
+    def _read_logprobs(self, *, is_last: bool = False) -> None:
+        """Look for the tokens of content among those sampled since the last time."""
+        if self._content is None:
+            return
+        progress = self._choice.progress
+        numbers = self._content.push(bytes(progress.token_ids[self._num_read * TOKEN_BYTES :]))
+        self._num_read = progress.num_tokens
+        if is_last:
+            numbers += self._content.finish()
+        if numbers:
+            entries = token_logprobs(self._turn, self._choice, numbers[0])
+            self._fresh += [entries[number - numbers[0]] for number in numbers]
 
     def _part(self, text: str) -> OutputText | ReasoningText:
         is_reasoning = isinstance(self._open, ReasoningItem)
-        return ReasoningText(text=text) if is_reasoning else OutputText(text=text)
+        return ReasoningText(text=text) if is_reasoning else OutputText(text=text, logprobs=self._shown)
 
     def _reasoning_item(self, number: int, text: str) -> ReasoningItem:
         sealed = reasoning_seal(text) if self._options.has_encrypted_reasoning and text else None
@@ -175,8 +207,8 @@ class ResponsesReply:
             encrypted_content=sealed,
         )
 
-    def _message_item(self, number: int, text: str) -> MessageItem:
-        content = [OutputText(text=text)]
+    def _message_item(self, number: int, text: str, logprobs: Sequence[TokenLogprob] = ()) -> MessageItem:
+        content = [OutputText(text=text, logprobs=list(logprobs))]
         return MessageItem(id=self._item_id("msg_", number), status=self._end_status(), content=content)
 
     def _call_item(self, number: int, call: ToolCall) -> FunctionCallItem | CustomCallItem:
@@ -222,6 +254,7 @@ class ResponsesReply:
             temperature=options.temperature,
             tool_choice=options.tool_choice,
             tools=options.tools,
+            top_logprobs=options.num_top,
             usage=None if status == "in_progress" else self._usage(),
         )
 

@@ -11,7 +11,9 @@ from seamlessflow.core.protocol.openai_responses import ReasoningConfig, Respons
 from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
     MAX_MESSAGES,
+    MAX_TOP_LOGPROBS,
     body_read,
+    bounded,
     check_ranges,
     overridden_flags,
     refuse_unless_neutral,
@@ -30,13 +32,13 @@ from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
 RANGES: dict[str, tuple[float, float]] = {"temperature": (0, 2), "top_p": (0, 1)}
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "previous_response_id": (None,),
     "conversation": (None,),
     "prompt": (None,),
     "background": (None, False),
-    "top_logprobs": (None, 0),
     "truncation": (None, "disabled", "auto"),
 }
 _NESTED: dict[str, type[msgspec.Struct]] = {"reasoning": ReasoningConfig, "text": TextConfig}
@@ -56,6 +58,8 @@ class ResponseOptions:
     custom_tools: frozenset[str]
     namespaces: dict[str, tuple[str, str]]  # by the name that the policy knows: the namespace, the name in it
     has_encrypted_reasoning: bool
+    has_logprobs: bool
+    num_top: int  # likeliest tokens with each one
     temperature: float
 
 
@@ -76,6 +80,7 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     items, item_markers = messages_without_markers(_items(body))
     if not items:
         raise bad_request("input must say something beside markers, got only markers.", param="input")
+    options = _options(body, tools, temperature)
     return TurnRequest(
         conversation=Conversation(chat_messages(items, instructions), callable_tools, {}),
         num_choices=1,
@@ -90,8 +95,9 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
             *tools.ignored,
             *(f"input.{name}" for name in item_markers),
         ),
-        options=_options(body, tools, temperature),
+        options=options,
         demand=demand,
+        num_top=options.num_top,
     )
 
 
@@ -122,6 +128,7 @@ def _tool_choice(body: ResponseBody) -> ToolChoice:
 
 
 def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> ResponseOptions:
+    num_top = bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0)
     return ResponseOptions(
         instructions=body.instructions,
         max_output_tokens=body.max_output_tokens,
@@ -131,6 +138,8 @@ def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> Res
         custom_tools=tools.custom,
         namespaces=tools.namespaces,
         has_encrypted_reasoning=ENCRYPTED_REASONING in (body.include or ()),
+        has_logprobs=LOGPROBS in (body.include or ()) or num_top > 0,
+        num_top=num_top,
         temperature=temperature,
     )
 
@@ -138,7 +147,9 @@ def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> Res
 def _without_effect(body: ResponseBody, markers: Sequence[str], demand: Demand | None) -> Iterator[str]:
     """Yield the known fields that were asked for in vain."""
     yield from (f"instructions.{name}" for name in markers)
-    yield from (f"include.{name}" for name in body.include or () if name != ENCRYPTED_REASONING)
+    yield from (
+        f"include.{name}" for name in body.include or () if name not in (ENCRYPTED_REASONING, LOGPROBS)
+    )
     if body.store:
         yield "store"
     if body.parallel_tool_calls is False and (demand is None or not demand.tools):

@@ -36,6 +36,7 @@ class AnswerText:
         all of it is content.
         """
         self._text = text
+        self._asked = (tools, starts_in_reasoning, is_plain)
         self._stop = tuple(stop)
         self._num_held = max((len(s) for s in self._stop), default=1) - 1
         self._detokenizer = Detokenizer(text)
@@ -54,6 +55,21 @@ class AnswerText:
     @property
     def family(self) -> Family:
         return self._text.family
+
+    @property
+    def model_text(self) -> ModelText:
+        return self._text
+
+    def again(self) -> "AnswerText":
+        """Return one that reads the same answer from its beginning."""
+        tools, starts_in_reasoning, is_plain = self._asked
+        return AnswerText(
+            self._text,
+            stop=self._stop,
+            tools=tools,
+            starts_in_reasoning=starts_in_reasoning,
+            is_plain=is_plain,
+        )
 
     def num_reasoning_tokens(self, token_ids: bytes) -> int:
         """Return how many of the answer's tokens are reasoning, up to the mark that ends it.
