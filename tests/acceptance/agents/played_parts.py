@@ -18,6 +18,11 @@ def calls(*asked: tuple[str, dict[str, Any]]) -> str:
     return "".join(f"<tool_call>{body}</tool_call>" for body in bodies)
 
 
+def code(*lines: str) -> str:
+    """Return a block of code as smolagents asks for it."""
+    return "\n".join(["", "<code>", *lines, "</code>"])
+
+
 THOUGHT = "<think>I look.</think>I look first."
 WEATHER_ANSWER = "Rome is the warmest, with 21.5 degrees."
 NOTES_ANSWER = "The notes say hello 42."
@@ -36,6 +41,20 @@ PARTS = {
         THOUGHT + calls(("read", {"path": "notes.txt"}), ("bash", {"command": "ls"})),
         calls(("bash", {"command": "wc notes.txt"})),
         NOTES_ANSWER,
+    ],
+}
+
+
+PARTS |= {
+    "code": [
+        THOUGHT + code("for city in ('Oslo', 'Rome'):", "    print(city, temperature(city))"),
+        code("print(temperature('Bern'))"),
+        code(f"final_answer('{WEATHER_ANSWER}')"),
+    ],
+    "calls": [
+        THOUGHT + calls(("temperature", {"city": "Oslo"}), ("temperature", {"city": "Rome"})),
+        calls(("temperature", {"city": "Bern"})),
+        calls(("final_answer", {"answer": WEATHER_ANSWER})),
     ],
 }
 

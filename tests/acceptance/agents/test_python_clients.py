@@ -25,6 +25,7 @@ CLIENTS = [
     ("frameworks", "openai_agents_client", BOTH),
     ("frameworks", "langchain_client", ALL),
     ("frameworks", "pydantic_ai_client", ALL),
+    ("frameworks", "smolagents_client", ("code", "calls")),  # two kinds of agents, both over chat
 ]
 
 
