@@ -122,6 +122,11 @@ def calls_digest(message: Mapping[str, Any]) -> bytes:
     return value_digest(calls) if calls else b""
 
 
+def digest_without_text(message: Mapping[str, Any]) -> bytes:
+    """Return the digest by which an answer is known if its text is dropped; none if it has no text or no calls."""
+    return calls_digest(message) if message_text(message.get("content")).strip() else b""
+
+
 def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
     return tuple(message_digest(message) for message in messages)
 

@@ -63,7 +63,7 @@ class Node:
     loss_mask: bytes | None = None  # packed bits, most significant first; None: every token is trained
     is_partial: bool = False
     guided: GuideRecord | None = None  # answers: the guide that they were sampled under
-    calls: bytes = b""  # answers: digest of their tool calls with identifiers
+    calls: bytes = b""  # answers with text: digest of their tool calls with identifiers
 
     @property
     def num_tokens(self) -> int:
@@ -81,9 +81,10 @@ class Match:
 
 @dataclass(slots=True)
 class PrefixTree:
-    """answers: the newest answer with each digest, reasoning left aside; called: with each digest of its calls.
+    """answers: the newest answer with each digest, reasoning left aside. called: answers with text by their calls.
 
-    forms: digests of messages that clients handed back, with those of the answers that they mean; others keep it.
+    forms: digests of messages that clients handed back, with those of the answers that they mean; filled by
+    `answer_forms`.
     """
 
     nodes: list[Node] = field(default_factory=list)

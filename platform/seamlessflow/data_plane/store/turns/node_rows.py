@@ -16,7 +16,7 @@ import numpy as np
 from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
 from seamlessflow.core.guidance.record import GuideRecord
-from seamlessflow.core.trajectory.messages import calls_digest, message_digests
+from seamlessflow.core.trajectory.messages import digest_without_text, message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_bounds
 from seamlessflow.data_plane.store.connection import Connection
@@ -240,7 +240,7 @@ def _row(values: tuple[Any, ...], earlier: Sequence[NodeRow]) -> NodeRow:
         loss_mask=mask,
         is_partial=is_partial,
         guided=stored_guide(flags.get(GUIDE_FLAG), [row.node for row in earlier]),
-        calls=calls_digest(messages[0]) if kind == NodeKind.SAMPLED and messages else b"",
+        calls=digest_without_text(messages[0]) if kind == NodeKind.SAMPLED and messages else b"",
     )
     facts = NodeFacts(
         messages=messages or [], turn_id=turn, finish_reason=reason, request_digest=digest, flags=flags

@@ -14,7 +14,6 @@ answer joins is decided by its place in the tree.
 """
 
 import ast
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,13 +88,12 @@ class AnswerForms:
         """
         shown = list(messages)
         for place, message in enumerate(messages[:num_known]):
-            if message.get("role") == "assistant" and _is_result(messages[place + 1]):
-                results = itertools.takewhile(_is_result, itertools.islice(messages, place + 1, None))
-                shown[place] = self._with_results(message, list(results))
+            if message.get("role") == "assistant" and not message.get("tool_calls"):
+                shown[place] = self._with_results(message, _results(messages, place + 1))
         return shown
 
     def _with_results(self, message: Message, results: Sequence[Message]) -> Message:
-        parsed = self.calls_as_text(message)
+        parsed = self.calls_as_text(message) if results else None
         if parsed is None or len(parsed.tool_calls) != len(results):
             return message
         return _with_parsed(message, parsed, [str(result.get("tool_call_id", "")) for result in results])
@@ -117,7 +115,10 @@ class AnswerForms:
 
     def _called(self, message: Message) -> Node | None:
         """Return the answer whose calls a message without text has."""
-        if not message.get("tool_calls") or message_text(message.get("content")).strip():
+        if (
+            not (self.tree.called and message.get("tool_calls"))
+            or message_text(message.get("content")).strip()
+        ):
             return None
         return self.tree.called.get(calls_digest(message))
 
@@ -175,8 +176,12 @@ class AnswerForms:
         return True
 
 
-def _is_result(message: Message) -> bool:
-    return message.get("role") == "tool"
+def _results(messages: Sequence[Message], begin: int) -> Sequence[Message]:
+    """Return the results of tools that stand together from `begin` on."""
+    end = begin
+    while end < len(messages) and messages[end].get("role") == "tool":
+        end += 1
+    return messages[begin:end]
 
 
 def _parsed(text: ModelText, tools: Sequence[Any], content: str) -> ParsedOutput:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 from uuid import UUID
 
-from seamlessflow.core.trajectory.messages import calls_digest, message_digests
+from seamlessflow.core.trajectory.messages import digest_without_text, message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane import metrics
@@ -136,7 +136,7 @@ def _answer_row(turn: Turn, parent: int, choice: Choice, *, duration_s: float, i
         is_partial=is_partial,
         loss_mask=bytes(-(-progress.num_tokens // 8)) if progress.untrained_because else None,
         guided=progress.guided,
-        calls=calls_digest(message),
+        calls=digest_without_text(message),
     )
 
 
