@@ -6,7 +6,7 @@ from typing import Any
 
 import openai.types.responses as sdk
 import pydantic
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seamlessflow.core.trajectory.messages import message_digest
@@ -136,6 +136,7 @@ def test_an_answer_that_returns_is_the_recorded_message(answer: str, cuts: list[
 
 
 @given(ANSWERS, CUTS)
+@example(f"<think>44</think>444444😀44444444😀{CALL}44444😀\\", [26, 54])
 def test_the_logprobs_are_those_of_the_text_however_it_comes(answer: str, cuts: list[int]) -> None:
     options = dataclasses.replace(OPTIONS, has_logprobs=True, num_top=2)
     turn = turn_make(num_top=2)

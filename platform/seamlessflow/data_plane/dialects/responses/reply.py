@@ -84,6 +84,7 @@ class ResponsesReply:
 
     def closing(self) -> bytes:
         self._read_logprobs(is_last=True)
+        self._taken()
         ended = self._end(self._end_status())
         if not any(not isinstance(item, ReasoningItem) for item in self._done):
             ended += self._begin(self._message_item(len(self._done), "")) + self._end(self._end_status())
@@ -149,7 +150,6 @@ class ResponsesReply:
         """Close the open item, if there is one."""
         if self._open is None:
             return b""
-        self._taken()
         text, number, shown = "".join(self._pieces), len(self._done), self._shown
         said = self._event(f"{self._prefix}.done", **self._place, text=text, **self._logprobs(shown))
         said += self._event("response.content_part.done", **self._place, part=self._part(text))
