@@ -128,10 +128,23 @@ def digest_without_text(message: Mapping[str, Any]) -> bytes:
 
 
 def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
-    return tuple(message_digest(message) for message in messages)
+    return tuple([_plain_digest(message) or message_digest(message) for message in messages])
+
+
+def _plain_digest(message: Mapping[str, Any]) -> bytes | None:
+    """Return the digest of a message that has a text, a role and nothing else, as most; None of others."""
+    role, content = message.get("role"), message.get("content")
+    if len(message) != 2 or type(content) is not str or role is None:
+        return None
+    if role != "assistant":
+        return value_digest([role, content, [], None])
+    return None if "</think>" in content else value_digest([role, content.strip(), [], None])
+
+
+_encode_ordered = msgspec.json.Encoder(order="deterministic").encode
 
 
 def value_digest(value: Any) -> bytes:
     """Return the digest of a JSON value. It does not depend on the order of keys."""
-    raw = msgspec.json.encode(value, order="deterministic")
+    raw = _encode_ordered(value)
     return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).digest()

@@ -161,14 +161,17 @@ class PrefixTree:
     def path_tokens(self, index: int | None) -> bytes:
         return b"".join(node.token_ids for node in self.path(index))
 
-    def answers_above(self, node: Node) -> Iterator[Node]:
-        """Yield earlier answers on the path of an answer, nearest first."""
-        for ancestor in reversed(self.path(node.parent)):
-            if ancestor.kind == NodeKind.SAMPLED:
-                yield ancestor
+    def answers_up(self, node: Node, num_messages: int) -> Iterator[tuple[Node, int]]:
+        """Yield an answer and earlier ones on its path, nearest first, with the number of messages up to each.
 
-    def num_path_messages(self, index: int) -> int:
-        return sum(len(node.digests) for node in self.path(index))
+        `num_messages`: those up to `node`.
+        """
+        above: Node | None = node
+        while above is not None:
+            if above.kind == NodeKind.SAMPLED:
+                yield above, num_messages
+            num_messages -= len(above.digests)
+            above = None if above.parent is None else self.nodes[above.parent]
 
     def leaves(self) -> list[Node]:
         return [node for node in self.nodes if not self.children.get(node.index)]

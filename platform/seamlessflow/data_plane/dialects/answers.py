@@ -38,6 +38,8 @@ def answers_joined(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     A message is taken for a part of an earlier answer if it has nothing but calls (or repeats the answer's text) and
     only results stand between them.
     """
+    if not any("tool_calls" in message for message in messages):
+        return list(messages)
     chat: list[Mapping[str, Any]] = []
     for message in messages:
         place = _answer_place(chat, message)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.trajectory.flatten import flatten, unroll
-from seamlessflow.core.trajectory.messages import is_same_message, message_digest
+from seamlessflow.core.trajectory.messages import is_same_message, message_digest, message_digests
 from seamlessflow.core.trajectory.prefix_tree import ForkCause, Node, NodeKind, PrefixTree
 
 CONTEXT = b"tools"
@@ -67,6 +67,28 @@ def grow(walks: list[list[int]]) -> PrefixTree:
             messages += (b"a%d" % said,)
             add(tree, prompt.index, NodeKind.SAMPLED, [10 + said, number], (messages[-1],))
     return tree
+
+
+@given(TURNS)
+def test_answers_above_an_answer_are_told_with_the_messages_up_to_each(walks: list[list[int]]) -> None:
+    tree = grow(walks)
+    answers = [node for node in tree.nodes if node.kind is NodeKind.SAMPLED]
+    for node in answers:
+        paths = [tree.path(above.index) for above in reversed(tree.path(node.index)) if above in answers]
+        counts = [sum(len(one.digests) for one in path) for path in paths]
+        expected = [(path[-1], count) for path, count in zip(paths, counts, strict=True)]
+        assert list(tree.answers_up(node, counts[0])) == expected
+
+
+@given(st.sampled_from(["user", "assistant", "system", "tool", "developer"]), st.text())
+def test_a_message_of_role_and_text_has_the_same_digest_as_one_with_empty_fields(
+    role: str, text: str
+) -> None:
+    for content in (text, f"<think>no</think>{text}", f"{text}</think>yes"):
+        message = {"role": role, "content": content}
+        expected = message_digest(message | {"tool_calls": None, "name": None})
+        assert message_digests([message]) == (expected,)
+        assert message_digest(message) == expected
 
 
 @given(TURNS)

@@ -114,20 +114,25 @@ def _check_messages(messages: list[dict[str, Any]]) -> None:
             f"messages may have at most {MAX_MESSAGES} messages, got {len(messages)}.", param="messages"
         )
     for position, message in enumerate(messages):
-        field = f"messages[{position}]"
-        if message.get("role") not in _ROLES:
-            raise bad_request(
-                f"{field}.role must be one of {', '.join(_ROLES)}, got {message.get('role')!r}.", param=field
-            )
-        try:
-            message_text(message.get("content"))
-        except ValueError as error:
-            raise bad_request(f"{field}.{error}.", param=field) from error
-        calls = message.get("tool_calls") or []
-        if not isinstance(calls, list) or not all(map(_is_function_call, calls)):
-            raise bad_request(
-                f"{field}.tool_calls must be a list of function calls, each with function.name.", param=field
-            )
+        is_plain = type(message.get("content")) is str and "tool_calls" not in message
+        if not is_plain or message.get("role") not in _ROLES:
+            _check_message(message, f"messages[{position}]")
+
+
+def _check_message(message: dict[str, Any], field: str) -> None:
+    if message.get("role") not in _ROLES:
+        raise bad_request(
+            f"{field}.role must be one of {', '.join(_ROLES)}, got {message.get('role')!r}.", param=field
+        )
+    try:
+        message_text(message.get("content"))
+    except ValueError as error:
+        raise bad_request(f"{field}.{error}.", param=field) from error
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(map(_is_function_call, calls)):
+        raise bad_request(
+            f"{field}.tool_calls must be a list of function calls, each with function.name.", param=field
+        )
 
 
 def _is_function_call(call: object) -> bool:

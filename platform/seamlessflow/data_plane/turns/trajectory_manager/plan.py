@@ -131,10 +131,9 @@ def turn_match(
     match = tree.match(digests, _context(conversation), forms.recorded_digests(messages, digests))
     if match.cause is ForkCause.NEW_ROOT and _has_other_system(tree, conversation, digests):
         match = replace(match, cause=ForkCause.SYSTEM)
-    answers = _candidates(tree, match.node)
-    num_messages = [
-        match.num_messages if node is match.node else tree.num_path_messages(node.index) for node in answers
-    ]
+    # After the likeliest answer, earlier ones on its path, up to which the template may render the same.
+    found = [] if match.node is None else list(tree.answers_up(match.node, match.num_messages))
+    answers, num_messages = [node for node, _ in found], [num for _, num in found]
     shown = forms.with_calls(messages, match.num_messages)
     return TurnMatch(conversation, shown, digests, match, answers, num_messages)
 
@@ -262,12 +261,9 @@ def _has_other_system(tree: PrefixTree, conversation: Conversation, digests: tup
     )
 
 
-def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
-    """Return the matched answer, then earlier answers on its path, up to which the template may render the same."""
-    return [] if node is None else [node, *tree.answers_above(node)]
-
-
 def _end_of_turn(node: Node, text: ModelText) -> str:
     """Return the end-of-turn mark that an answer sampled last; "" if it was cut short."""
-    last = np.frombuffer(node.token_ids[-TOKEN_BYTES:], dtype="<i4")
-    return next((shown for i, shown in zip(text.end_ids, text.end_texts, strict=True) if i in last), "")
+    if not node.token_ids:
+        return ""
+    last = int.from_bytes(node.token_ids[-TOKEN_BYTES:], "little", signed=True)
+    return text.end_texts[text.end_ids.index(last)] if last in text.end_ids else ""
