@@ -152,7 +152,7 @@ async def test_client_that_takes_nothing_of_its_stream_is_cut_off(wires: Wires) 
         "model": {"max_model_len": 200_000},
         "rollout": {"max_tokens_per_turn": 190_000},
     }
-    await world.start_engines(lambda prompt: "word " * 8_000 + "<|im_end|>", **limits)
+    await world.start_engines(lambda prompt: "word " * 30_000 + "<|im_end|>", **limits)
     key = await session_key(world)
     body = json.dumps({"messages": [USER], "stream": True, "logprobs": True}).encode()
     with socket.socket() as client:

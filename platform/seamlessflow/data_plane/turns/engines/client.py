@@ -3,47 +3,45 @@
 `EngineClient.generate` takes prompt ids and what may still be sampled, and yields `Piece`s. Every failure is one of
 three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry the version that its
 stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever watches the engine can cut every
-wait for it. Invariant: `EngineStalled` is raised only inside `Lifeline.wait`, never in what the caller does between two
+wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what the caller does between two
 pieces.
 """
 
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TypeVar
 from uuid import uuid4
 
 import aiohttp
+import httptools
 import msgspec
 import numpy as np
 
 from seamlessflow.core.guidance.masks import GuidedBy
-from seamlessflow.core.liveness.stall import StallWatch
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
-from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
+from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append, spans_concat
 from seamlessflow.data_plane.store.jobs import Engine
+from seamlessflow.data_plane.turns.engines.connections import (
+    IDLE_S,
+    EngineConnection,
+    EngineConnections,
+    address_of,
+)
+from seamlessflow.data_plane.turns.engines.lifeline import EngineStalled, Lifeline
 
-CONNECT_TIMEOUT_S = 5.0
 ABORT_TIMEOUT_S = 2.0
 PROBE_TIMEOUT_S = 2.0
 # A request that its engine forgot ends after this silence; `watch` finds engines that hang.
 STREAM_SILENCE_S = 120.0
 UNARY_SILENCE_S = 900.0
-_READ_CHUNK_BYTES = 1 << 20
-_STREAM_TIMEOUT, _UNARY_TIMEOUT = (
-    aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
-    for silence_s in (STREAM_SILENCE_S, UNARY_SILENCE_S)
-)
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
 # The number of sampled tokens, and the share of the cache in use, which grows while a prompt is prefilled.
 _MOVING = ("vllm:generation_tokens_total", "vllm:kv_cache_usage_perc")
 _DEFAULT_VERSION = "default"  # vLLM's name for the weights it was started with
-
-Received = TypeVar("Received")
 
 
 class EngineUnavailable(Exception):
@@ -60,59 +58,6 @@ class VersionMismatch(Exception):
 
 class EngineRefused(Exception):
     """The engine understood the request and will never serve it, so no other engine will either."""
-
-
-class EngineStalled(Exception):
-    """The lifeline was cut because the engine is suspected; whatever the engine may still send is ignored."""
-
-
-@dataclass(slots=True, eq=False)
-class Lifeline:
-    """Tied → cut. `last_heard_s`: when the request began or its last tokens came, on `clock`."""
-
-    clock: Callable[[], float]
-    stall: StallWatch
-    num_prompt_tokens: int
-    last_heard_s: float = field(init=False)
-    has_tokens: bool = False
-    _cut_because: str | None = None
-    _waiting: asyncio.Timeout | None = None
-
-    def __post_init__(self) -> None:
-        self.last_heard_s = self.clock()
-
-    @property
-    def is_cut(self) -> bool:
-        return self._cut_because is not None
-
-    @property
-    def doubted_since_s(self) -> float | None:
-        """Return since when the engine may be at fault for the wait; None while it shows progress."""
-        return self.last_heard_s if self.stall.is_in_doubt else None
-
-    def heard(self, now_s: float) -> None:
-        """Note that tokens arrived."""
-        self.last_heard_s = now_s
-        self.has_tokens = True
-        self.stall.heard()
-
-    def cut(self, reason: str) -> None:
-        """End the current wait and every later one."""
-        self._cut_because = reason
-        if self._waiting is not None:
-            self._waiting.reschedule(asyncio.get_running_loop().time())
-
-    async def wait(self, answer: Awaitable[Received]) -> Received:
-        """Wait for a part of the engine's answer. Raises EngineStalled once cut."""
-        try:
-            async with asyncio.timeout(0 if self.is_cut else None) as self._waiting:
-                return await answer
-        except TimeoutError as error:
-            if self._cut_because is None:
-                raise
-            raise EngineStalled(self._cut_because) from error
-        finally:
-            self._waiting = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +114,21 @@ _decode_refusal = msgspec.json.Decoder(_Refusal).decode
 
 
 class EngineClient:
-    """Holds the connections to engines; one per process."""
+    """Asks engines; one per process."""
 
     def __init__(self) -> None:
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=1.5),
+        self._connections = EngineConnections()
+        self._http = aiohttp.ClientSession(  # for everything but answers
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-            read_bufsize=_READ_CHUNK_BYTES,
         )
-
         self._aborts: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         if self._aborts:
             await asyncio.wait(self._aborts)
+        self._connections.close()
         await self._http.close()
 
     async def generate(
@@ -195,39 +140,37 @@ class EngineClient:
         """
         request_id = uuid4().hex
         is_complete = False
-        posting = self._http.post(
-            f"{engine.endpoint}/inference/v1/generate",
-            data=_body(engine, request, request_id, is_streamed=is_streamed),
-            headers=_headers(engine),
-            timeout=_STREAM_TIMEOUT if is_streamed else _UNARY_TIMEOUT,
-        )
+        connection: EngineConnection | None = None
         try:
-            async with await lifeline.wait(posting) as response:
-                if response.status != HTTPStatus.OK:
-                    failure = _failure(response.status, await lifeline.wait(response.read()))
-                    is_complete = True
-                    raise failure
-                if not is_streamed:
-                    raw = await lifeline.wait(response.read())
-                    piece = _unary_piece(_decode_answer(raw), engine.version)
-                    is_complete = True
-                    yield piece
-                    return
-                async for piece in _streamed_pieces(response.content, lifeline, engine.version):
-                    is_complete = piece.finish_reason is not None
-                    yield piece
-                if not is_complete:
-                    raise EngineUnavailable("the engine's stream ended before its answer did")
+            connection = await self._connections.take(engine.endpoint, lifeline)
+            message = _message(engine, _body(engine, request, request_id, is_streamed=is_streamed))
+            connection.ask(message, silence_s=STREAM_SILENCE_S if is_streamed else UNARY_SILENCE_S)
+            if await connection.head() != HTTPStatus.OK:
+                failure = _failure(connection.status, await connection.read_all())
+                is_complete = True
+                raise failure
+            if not is_streamed:
+                piece = _unary_piece(_decode_answer(await connection.read_all()), engine.version)
+                is_complete = True
+                yield piece
+                return
+            async for piece in _streamed_pieces(connection, engine.version):
+                is_complete = piece.finish_reason is not None
+                yield piece
+            if not is_complete:
+                raise EngineUnavailable("the engine's stream ended before its answer did")
         except EngineStalled as error:
             is_complete = True
             self._abort_later(engine, request_id)
             raise EngineUnavailable(str(error)) from error
-        except (aiohttp.ClientError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
+        except (OSError, httptools.HttpParserError, msgspec.DecodeError) as error:
             if is_complete:
                 return  # the answer is complete; only the end of the stream is missing
             is_complete = True
             raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
         finally:
+            if connection is not None:
+                self._connections.give_back(connection, lifeline)
             if not is_complete:
                 await asyncio.shield(self._abort(engine, request_id))
 
@@ -274,6 +217,18 @@ def _headers(engine: Engine) -> dict[str, str]:
     }
 
 
+def _message(engine: Engine, body: bytes) -> bytes:
+    """Return a whole HTTP request for an answer."""
+    address = address_of(engine.endpoint)
+    lines = [
+        f"POST {address.path}/inference/v1/generate HTTP/1.1",
+        f"Host: {address.authority}",
+        *(f"{name}: {value}" for name, value in _headers(engine).items()),
+        f"Content-Length: {len(body)}\r\n\r\n",
+    ]
+    return "\r\n".join(lines).encode() + body
+
+
 def _body(engine: Engine, request: GenerateRequest, request_id: str, *, is_streamed: bool) -> bytes:
     params: dict[str, object] = {
         "temperature": request.temperature,
@@ -316,24 +271,52 @@ def _failure(status: int, raw: bytes) -> Exception:
 
 
 async def _streamed_pieces(
-    content: aiohttp.StreamReader, lifeline: Lifeline, expected_version: int
+    connection: EngineConnection, expected_version: int
 ) -> AsyncGenerator[Piece, None]:
-    """Decode all events of one read together, so that a burst costs one wake-up."""
+    """Yield what arrived together as one piece, so that a burst costs one wake-up."""
     rest, guided_by = b"", None
-    while raw := await lifeline.wait(content.readany()):
+    while raw := await connection.read_some():
         *events, rest = (rest + raw).split(b"\n\n")
-        for event in events:
-            if not event.startswith(b"data: {"):
-                continue
-            answer = _decode_answer(event[6:])
-            if answer.error is not None:
-                raise _stream_failure(answer.error)
-            for choice in answer.choices:
-                ids, logprobs = _tokens(choice)
-                version = _version(choice.weight_version, expected_version)
-                spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
-                guided_by = guided_by or choice.guided_by  # only the first event says it
-                yield Piece(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
+        answers = [_decode_answer(event[6:]) for event in events if event.startswith(b"data: {")]
+        failed = next((number for number, answer in enumerate(answers) if answer.error is not None), None)
+        pieces: list[Piece] = []
+        for choice in (choice for answer in answers[:failed] for choice in answer.choices):
+            guided_by = guided_by or choice.guided_by  # only the first event says it
+            pieces.append(_streamed_piece(choice, guided_by, expected_version))
+            if pieces[-1].finish_reason is not None:
+                yield _joined(pieces)
+                pieces = []
+        if pieces:
+            yield _joined(pieces)
+        if failed is not None:
+            raise _stream_failure(answers[failed].error or {})
+
+
+def _streamed_piece(choice: _Choice, guided_by: GuidedBy | None, expected_version: int) -> Piece:
+    ids, logprobs = _tokens(choice)
+    version = _version(choice.weight_version, expected_version)
+    spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
+    return Piece(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    """Return one piece with the tokens of all; only the last may have a finish reason."""
+    first, *others = pieces
+    if not others:
+        return first
+    spans, num_tokens = first.spans, first.num_tokens
+    for piece in others:
+        spans = spans_concat(spans, num_first=num_tokens, second=piece.spans)
+        num_tokens += piece.num_tokens
+    return Piece(
+        b"".join(piece.token_ids for piece in pieces),
+        b"".join(piece.logprobs for piece in pieces),
+        spans,
+        pieces[-1].finish_reason,
+        first.guided_by,
+        b"".join(piece.top_ids for piece in pieces),
+        b"".join(piece.top_logprobs for piece in pieces),
+    )
 
 
 def _stream_failure(error: Mapping[str, object]) -> Exception:
@@ -371,6 +354,8 @@ def _tokens(choice: _Choice) -> tuple[bytes, bytes]:
 
 
 def _top(choice: _Choice) -> tuple[bytes, bytes]:
+    if not choice.top_token_ids_b64:
+        return b"", b""
     return base64.b64decode(choice.top_token_ids_b64), base64.b64decode(choice.top_logprobs_b64)
 
 

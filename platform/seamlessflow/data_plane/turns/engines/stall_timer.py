@@ -7,7 +7,7 @@ no moment counts twice. `cut` returns the time since the last cut; `turns/held_t
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seamlessflow.data_plane.turns.engines.client import Lifeline
+from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
 
 
 def _nobody(_: "StallTimer") -> None:

@@ -21,9 +21,9 @@ from seamlessflow.data_plane.turns.engines.client import (
     EngineRefused,
     EngineUnavailable,
     GenerateRequest,
-    Lifeline,
     VersionMismatch,
 )
+from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.suspicions import Suspicion, SuspicionLog

@@ -1,7 +1,7 @@
 """The stall timer: simultaneous waits count once, and credit adds only time that was not counted yet."""
 
 from seamlessflow.core.liveness.stall import DOUBT_S, StallWatch
-from seamlessflow.data_plane.turns.engines.client import Lifeline
+from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
 
