@@ -55,6 +55,7 @@ def main() -> int:
         timeout_keep_alive=KEEPALIVE_TIMEOUT_S,
         timeout_graceful_shutdown=STOP_TIMEOUT_S,
         server_header=False,
+        proxy_headers=False,  # nobody asks for the client's address
     )
     server = uvicorn.Server(config)
     server.run(None if arguments.fd is None else [socket.socket(fileno=arguments.fd)])

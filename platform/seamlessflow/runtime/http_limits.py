@@ -17,6 +17,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from seamlessflow.runtime.joined_writes import JoinedWrites
+
 ROUND_S = 1.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
@@ -120,7 +122,10 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._num_requests += 1
         self._num_body_bytes = 0
+        before = self._request
         super().on_headers_complete()
+        if (request := self._request) is not None and request is not before:
+            request.transport = JoinedWrites(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._num_body_bytes += len(body)
