@@ -17,6 +17,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from seamlessflow.runtime.departure import Departure, departure_add
 from seamlessflow.runtime.joined_writes import JoinedWrites
 
 ROUND_S = 1.0
@@ -85,6 +86,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._seen: tuple[_Waits, int] = (_Waits.NOTHING, 0)
         self._waited_s = 0.0
         self._num_unread_bytes = 0  # unread bytes of the answer when its client last read
+        self._departure = Departure()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -96,6 +98,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.keeper.connections.discard(self)
         super().connection_lost(exc)
+        self._departure.happened()
 
     def handle_websocket_upgrade(self) -> None:
         self.keeper.connections.discard(self)  # from here on the socket's own protocol keeps time
@@ -124,6 +127,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._num_body_bytes = 0
         before = self._request
         super().on_headers_complete()
+        departure_add(self.scope, self._departure)  # type: ignore[arg-type]  # a typed dictionary is no mapping of Any
         if (request := self._request) is not None and request is not before:
             request.transport = JoinedWrites(self.transport, self.loop)  # type: ignore[assignment]
 

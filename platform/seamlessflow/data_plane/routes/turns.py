@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
@@ -42,24 +42,25 @@ from seamlessflow.data_plane.routes.http import (
     header,
     send_head,
     send_whole,
-    wait_disconnect,
 )
 from seamlessflow.data_plane.routes.planning import TurnPlanner, heard, turn_budget
+from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
+from seamlessflow.runtime.departure import departure_of
 
 FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted
 MAX_IGNORED_NAMED = 20
 NO_CACHE = (b"cache-control", b"no-cache")
-NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
 
 class TurnRoute:
@@ -109,28 +110,22 @@ class TurnRoute:
             await self._wait_left(session, digest)
         self._check_open(session)
         del body
-        work = asyncio.create_task(
-            self._serve(session, request, digest, is_retry=is_retry, send=send, held=held)
-        )
-        watch = asyncio.create_task(wait_disconnect(receive))
-        session.in_flight[digest], session.clients[digest] = work, watch
+        flight = session.in_flight[digest] = InFlight.here()
         metrics.IN_FLIGHT.inc()
         try:
-            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
-            is_gone = watch.done()
+            with departure_of(scope).awaited(flight.client_left):
+                await self._serve(session, request, digest, is_retry=is_retry, send=send, held=held)
+        except asyncio.CancelledError:
+            if not flight.cancellation_taken():
+                raise
+            if not flight.has_client_left:
+                message = "The session was closed, or a retry has taken over this turn."
+                raise ApiError(HTTPStatus.BAD_REQUEST, message) from None
         finally:
-            work.cancel()
-            watch.cancel()
-            await asyncio.wait((work, watch))
-            if session.in_flight.get(digest) is work:
-                del session.in_flight[digest], session.clients[digest]
+            flight.end()
+            if session.in_flight.get(digest) is flight:
+                del session.in_flight[digest]
             metrics.IN_FLIGHT.dec()
-        if not work.cancelled():
-            work.result()
-        elif not is_gone:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST, "The session was closed, or a retry has taken over this turn."
-            )
 
     def _check_open(self, session: LiveSession) -> None:
         if session.job.is_over:
@@ -140,20 +135,20 @@ class TurnRoute:
 
     async def _wait_same(self, session: LiveSession, digest: bytes) -> None:
         """Wait for the same request in flight: cancelling it could take the answer from the client that reads it."""
-        while (task := session.in_flight.get(digest)) is not None and not task.done():
-            await asyncio.wait([task])
+        while (flight := session.in_flight.get(digest)) is not None:
+            await flight.ended()
 
     async def _wait_predecessor(self, session: LiveSession, digest: bytes) -> None:
         """Cancel the same request if it is in flight, because its client has given up, and wait for its commit."""
-        if (task := session.in_flight.get(digest)) is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if (flight := session.in_flight.get(digest)) is not None:
+            flight.cancel()
+            await flight.ended()
 
     async def _wait_left(self, session: LiveSession, digest: bytes) -> None:
         """Wait until the same request has stopped if its client has left; one whose client waits is another turn."""
-        task, client = session.in_flight.get(digest), session.clients.get(digest)
-        if task is not None and client is not None and client.done():
-            await asyncio.wait([task])
+        flight = session.in_flight.get(digest)
+        if flight is not None and flight.has_client_left:
+            await flight.ended()
 
     async def _serve(
         self,
@@ -240,54 +235,23 @@ class TurnRoute:
         await send_head(
             send, HTTPStatus.OK, EVENT_STREAM, headers=[NO_CACHE, *ignored_header(request.ignored)]
         )
+        signs = SignsOfLife(send, reply.keepalive, self._settings.keepalive_s)
         try:
-            await _write(send, reply.opening())
-            async with aclosing(self._chunks(turn, reply)) as chunks:
-                async for chunk in chunks:
-                    await _write(send, chunk)
+            async with signs:
+                await signs.write(reply.opening())
+                await _all([self._grow_aloud(turn, choice, reply, signs) for choice in turn.choices])
             await self._commit(turn, is_recorded=is_recorded)
         except ApiError as error:  # the status is sent already, so the error goes into the stream
             await send({"type": "http.response.body", "body": reply.failure(error)})
             return
         await send({"type": "http.response.body", "body": reply.closing()})
 
-    async def _chunks(self, turn: Turn, reply: Reply) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of all choices as they arrive, and a sign of life whenever none arrives for `keepalive_s`."""
-        queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(NUM_CHUNKS_QUEUED)
-        tasks = [asyncio.create_task(self._feed(turn, choice, reply, queue)) for choice in turn.choices]
-        num_growing = len(tasks)
-        try:
-            while num_growing:
-                try:
-                    async with asyncio.timeout(self._settings.keepalive_s):
-                        chunk = await queue.get()
-                except TimeoutError:
-                    yield reply.keepalive()
-                    continue
-                if chunk is None:
-                    num_growing -= 1
-                elif isinstance(chunk, Exception):
-                    raise chunk
-                else:
-                    yield chunk
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-    async def _feed(
-        self, turn: Turn, choice: Choice, reply: Reply, queue: "asyncio.Queue[bytes | Exception | None]"
-    ) -> None:
-        try:
-            with _refusals():
-                async with aclosing(turn_grow(turn, choice, self._manager, is_streamed=True)) as growing:
-                    async for deltas in growing:
-                        if deltas:
-                            await queue.put(reply.deltas(choice, deltas))
-        except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
-            await queue.put(error)
-        else:
-            await queue.put(None)
+    async def _grow_aloud(self, turn: Turn, choice: Choice, reply: Reply, signs: SignsOfLife) -> None:
+        with _refusals():
+            async with aclosing(turn_grow(turn, choice, self._manager, is_streamed=True)) as growing:
+                async for deltas in growing:
+                    if deltas:
+                        await signs.write(reply.deltas(choice, deltas))
 
     async def _commit(self, turn: Turn, *, is_recorded: bool) -> None:
         if is_recorded:
@@ -359,10 +323,6 @@ def ignored_header(ignored: Sequence[str]) -> list[tuple[bytes, bytes]]:
     num_more = len(ignored) - len(names)
     text = ", ".join(names + ([f"{num_more} more"] if num_more else []))
     return [(b"x-seamlessflow-ignored", text.encode())] if text else []
-
-
-async def _write(send: Send, chunk: bytes) -> None:
-    await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
 async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:

@@ -5,7 +5,6 @@ may be dropped from memory whenever no turn is in flight, and is read back with 
 and the record name a tool call by the same id.
 """
 
-import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, Se
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
+from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256
@@ -152,10 +152,7 @@ class LiveSession:
     tree: PrefixTree = field(default_factory=PrefixTree)
     affinity: Affinity = field(init=False)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
-    in_flight: "dict[bytes, asyncio.Task[None]]" = field(default_factory=dict)
-    clients: "dict[bytes, asyncio.Task[None]]" = field(
-        default_factory=dict
-    )  # each ends when its client has left
+    in_flight: dict[bytes, InFlight] = field(default_factory=dict)  # by request digest, the newest of each
     partials: dict[bytes, list[Partial]] = field(default_factory=dict)  # by request digest, the oldest first
     undelivered: dict[bytes, UUID] = field(
         default_factory=dict

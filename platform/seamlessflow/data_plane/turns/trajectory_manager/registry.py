@@ -173,8 +173,8 @@ class Registry:
         if session is None:
             return False
         session.is_open = False
-        for task in session.in_flight.values():
-            task.cancel()
+        for flight in session.in_flight.values():
+            flight.cancel()
         self.forget(session_id)
         return True
 

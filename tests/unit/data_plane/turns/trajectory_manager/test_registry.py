@@ -22,6 +22,7 @@ from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
+from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, plan_turn
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
@@ -153,7 +154,7 @@ async def test_a_session_with_a_turn_in_flight_makes_no_room(tmp_path: Path) -> 
     key = world.session()
     session = await world.registry.session_by_key(key)
     answering = asyncio.create_task(asyncio.sleep(60))
-    session.in_flight[b"digest"] = answering
+    session.in_flight[b"digest"] = InFlight(answering)
 
     await world.registry.session_by_key(world.session())
 
