@@ -5,7 +5,7 @@ same. Where the logic is in SQL (leases, locks, admission), there is no protocol
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -32,8 +32,8 @@ class TurnStore(Protocol):
         """Return all nodes of a session, in order of their index."""
         ...
 
-    async def commit(self, rows: Sequence[NodeRow]) -> None:
-        """Return once these rows, all of one turn, are durable. Raises TurnRefused if one of them is stored already."""
+    def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
+        """Wait until these rows, all of one turn, are durable. Raises TurnRefused if one of them is stored already."""
         ...
 
 

@@ -11,7 +11,7 @@ Invariant: a turn is stored only while its session is open and names the epoch u
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -69,9 +69,18 @@ class TurnWriter:
         self._known_prompts: set[UUID] = set()
         self._connection: Connection | None = None
 
-    async def commit(self, rows: Sequence[NodeRow]) -> None:
-        """Return once these rows, all of one turn, are durable. Raises TurnRefused."""
+    def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
+        """Wait until these rows, all of one turn, are durable. Raises TurnRefused.
+
+        The turn is queued by the call, without a task, unless the queue is full.
+        """
         pending = pending_turn(rows)
+        if self._queue.full():
+            return self._commit_later(pending)
+        self._queue.put_nowait(pending)
+        return pending.done
+
+    async def _commit_later(self, pending: PendingTurn) -> None:
         await self._queue.put(pending)
         await pending.done
 
@@ -173,8 +182,8 @@ class PostgresTurns:
         async with self.pool.connection() as connection:
             return (await nodes_read(connection, [(key.month, key.session_id)]))[key.session_id]
 
-    async def commit(self, rows: Sequence[NodeRow]) -> None:
-        await self.writer.commit(rows)
+    def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
+        return self.writer.commit(rows)
 
 
 async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> list[PendingTurn]:
