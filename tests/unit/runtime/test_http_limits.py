@@ -10,6 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from seamlessflow.runtime.departure import departure_of
 from seamlessflow.runtime.http_limits import MAX_HEAD_BYTES, HttpLimits, limited_protocol
 
 PIECE = b"x" * (MAX_HEAD_BYTES + 1)
@@ -21,10 +22,12 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.num_writes = 0
         self.is_over = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
+        self.num_writes += 1
 
     def close(self) -> None:
         self.is_over = True
@@ -60,10 +63,10 @@ def refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
     return b"text/plain", message.encode()
 
 
-def connected(limits: HttpLimits) -> Callable[[], tuple[Any, Transport]]:
+def connected(limits: HttpLimits, app: Any = echo_size) -> Callable[[], tuple[Any, Transport]]:
     """Open connections that share the limits and the server's state."""
     kind, state = limited_protocol(limits), ServerState()
-    config = uvicorn.Config(echo_size, http=kind, log_config=None)
+    config = uvicorn.Config(app, http=kind, log_config=None)
 
     def connect() -> tuple[Any, Transport]:
         protocol: Any = kind(  # type: ignore[call-arg]
@@ -91,6 +94,31 @@ async def test_a_body_in_large_pieces_does_not_count_as_head() -> None:
     assert f"{3 * len(PIECE)} bytes".encode() in await finalized(transport)
     assert not transport.is_over
     protocol.connection_lost(None)
+
+
+async def test_head_and_body_of_an_answer_are_one_write() -> None:
+    protocol, transport = connected(HttpLimits(refusal))()
+    for number in (1, 2):
+        protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await finalized(transport)).count(b"0 bytes") == number
+        assert transport.num_writes == number
+    protocol.connection_lost(None)
+
+
+async def test_an_application_is_told_that_the_client_left() -> None:
+    told: list[str] = []
+
+    async def wait(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        with departure_of(scope).awaited(lambda: told.append("left")):
+            await asyncio.sleep(0.01)
+
+    protocol, transport = connected(HttpLimits(refusal), wait)()
+    protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await finalized(transport)
+    assert told == []
+    protocol.connection_lost(None)
+    assert told == ["left"]
+    await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\n\r\n"])
