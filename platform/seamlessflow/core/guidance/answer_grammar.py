@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
-from seamlessflow.core.guidance.call_forms import Arguments, CallForm, Mark, Part, Pattern, Text, call_form
-from seamlessflow.core.guidance.guide import JSON_WHITESPACE, InvalidGuideError
+from seamlessflow.core.guidance.argument_rules import json_rules, json_text, part_text, tagged_rules
+from seamlessflow.core.guidance.call_forms import CallForm, Part, TaggedArguments, Text, call_form
+from seamlessflow.core.guidance.guide import InvalidGuideError, literal_pattern
 
 
 class CallableTool(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +67,17 @@ def answer_guide(demand: Demand, model: GuidedModel, *, starts_in_reasoning: boo
     return {"grammar": rules.text(f"start: {reasoning} ({ways})")}
 
 
+def calls_check(
+    tools: Sequence[CallableTool], family: ModelFamily, *, has_token: Callable[[str], bool]
+) -> None:
+    """Raise InvalidGuideError if calls of these tools cannot be guided. Schemas of JSON are not looked into."""
+    form = call_form(family, has_token=has_token)
+    for tool in tools:
+        for part in form.call(tool.name):
+            if isinstance(part, TaggedArguments):
+                list(tagged_rules("arguments", tool.parameters, part, str))
+
+
 class _Rules:
     """The rules of one grammar, beside `start`."""
 
@@ -94,7 +106,7 @@ class _Rules:
         return thought if is_open else f"({self._named(opening)} {thought})?"
 
     def content(self, schema: Mapping[str, Any]) -> str:
-        self._lines.append(f"answer: %json {_schema_text(schema)}")
+        self._lines.append(f"answer: %json {json_text(schema)}")
         return "answer"
 
     def calls(self, form: CallForm, demand: Demand, *, is_opened: bool = False) -> str:
@@ -105,9 +117,7 @@ class _Rules:
             self._lines.append(
                 f"first_{number}: {self._parts(parts[is_opened and not form.leads :], arguments)}"
             )
-            self._lines.append(
-                f"{arguments}: %json {_schema_text({'type': 'object'} | dict(tool.parameters))}"
-            )
+            self._lines += self._arguments(parts, arguments, tool)
         for name in ("call", "first"):
             self._lines.append(
                 f"{name}: {' | '.join(f'{name}_{number}' for number in range(len(demand.tools)))}"
@@ -126,30 +136,20 @@ class _Rules:
         else:
             yield f"start: {reasoning} (CONTENT | before {self.calls(form, demand, is_opened=True)})"
             yield rf"before[suffix={json.dumps(opening.text)}]: /(.|\n)*/"
-            yield rf"CONTENT: /(.|\n)*/ & ~/(.|\n)*{_escaped(opening.text)}(.|\n)*/"
+            yield rf"CONTENT: /(.|\n)*/ & ~/(.|\n)*{literal_pattern(opening.text)}(.|\n)*/"
+
+    def _arguments(self, parts: Sequence[Part], rule: str, tool: CallableTool) -> Iterable[str]:
+        tagged = next((part for part in parts if isinstance(part, TaggedArguments)), None)
+        if tagged is None:
+            return json_rules(rule, tool.parameters)
+        try:
+            return list(tagged_rules(rule, tool.parameters, tagged, self._named))
+        except InvalidGuideError as error:
+            raise InvalidGuideError(f"tool {tool.name}: {error}") from error
 
     def _parts(self, parts: Sequence[Part], arguments: str = "") -> str:
-        return " ".join(self._part(part, arguments) for part in parts)
-
-    def _part(self, part: Part, arguments: str) -> str:
-        match part:
-            case Mark():
-                return self._named(part.text)
-            case Text():
-                return json.dumps(part.text, ensure_ascii=False)
-            case Pattern():
-                return part.text
-            case Arguments():
-                return arguments
+        return " ".join(part_text(part, self._named) or arguments for part in parts)
 
     def _named(self, mark: str) -> str:
         number = self._model.special_id(mark)
         return json.dumps(mark, ensure_ascii=False) if number is None else f"<[{number}]>"
-
-
-def _schema_text(schema: Mapping[str, Any]) -> str:
-    return json.dumps(dict(schema) | {"x-guidance": {"whitespace_pattern": JSON_WHITESPACE}})
-
-
-def _escaped(text: str) -> str:
-    return "".join(char if char.isalnum() or char in "_ " else rf"\{char}" for char in text)

@@ -1,7 +1,7 @@
 """How each model family writes a tool call, as parts of a grammar.
 
 A form has the marks around all calls and a function that returns the parts of one call: marks, texts, and the place of
-the arguments. Families whose calls are no grammar of JSON arguments have no form.
+the arguments, which are JSON or tagged one by one. gpt-oss has no form: its calls are messages of their own.
 """
 
 import json
@@ -38,7 +38,20 @@ class Arguments:
     """The place of the arguments, as JSON."""
 
 
-Part = Mark | Text | Pattern | Arguments
+@dataclass(frozen=True, slots=True)
+class TaggedArguments:
+    """The place of the arguments, each as `opens`, its name, `names`, its value and `closes`.
+
+    excluded: what no text that is a value may contain, because a parser would end there.
+    """
+
+    opens: tuple[Mark | Text, ...]
+    names: tuple["Mark | Text | Pattern", ...]
+    closes: tuple["Mark | Text | Pattern", ...]
+    excluded: tuple[str, ...]
+
+
+Part = Mark | Text | Pattern | Arguments | TaggedArguments
 ARGUMENTS = Arguments()
 LINE_BREAK = Pattern(r"/\n?/")
 
@@ -85,6 +98,36 @@ def _hermes(name: str) -> Sequence[Part]:
     return (Mark("<tool_call>"), LINE_BREAK, *object_parts, LINE_BREAK, Mark("</tool_call>"))
 
 
+def _qwen3_coder(name: str) -> Sequence[Part]:
+    return (
+        Mark("<tool_call>"),
+        Text(f"\n<function={_plain(name)}>\n"),
+        TaggedArguments(
+            opens=(Text("<parameter="),),
+            names=(Text(">\n"),),
+            closes=(Text("\n</parameter>\n"),),
+            excluded=("</parameter>", "</function>", "</tool_call>"),
+        ),
+        Text("</function>\n"),
+        Mark("</tool_call>"),
+    )
+
+
+def _glm(name: str) -> Sequence[Part]:
+    return (
+        Mark("<tool_call>"),
+        Text(_plain(name)),
+        LINE_BREAK,
+        TaggedArguments(
+            opens=(Mark("<arg_key>"),),
+            names=(Mark("</arg_key>"), LINE_BREAK, Mark("<arg_value>")),
+            closes=(Mark("</arg_value>"), LINE_BREAK),
+            excluded=("</arg_value>", "</tool_call>"),
+        ),
+        Mark("</tool_call>"),
+    )
+
+
 def _deepseek_v3(name: str) -> Sequence[Part]:
     return (
         Mark("<｜tool▁call▁begin｜>"),
@@ -128,6 +171,8 @@ _MISTRAL_ARRAY = CallForm(
 )
 _FORMS = {
     ModelFamily.HERMES: CallForm(Mark("<tool_call>"), _hermes, between=(LINE_BREAK,)),
+    ModelFamily.QWEN3_CODER: CallForm(Mark("<tool_call>"), _qwen3_coder, between=(Text("\n"),)),
+    ModelFamily.GLM: CallForm(Mark("<tool_call>"), _glm, between=(LINE_BREAK,)),
     ModelFamily.LLAMA3: CallForm(Text("{"), _json_call("parameters"), between=(Text("; "),)),
     ModelFamily.DEEPSEEK_V3: CallForm(
         _DEEPSEEK_LEADS[0],

@@ -73,6 +73,11 @@ def guide_make(wanted: Mapping[str, Any], *, end_token_ids: Sequence[int]) -> Gu
     return Guide(kind, text, tuple(sorted(set(end_token_ids))))
 
 
+def literal_pattern(text: str) -> str:
+    """Return a regular expression that matches exactly this text, as it may stand between slashes."""
+    return "".join(char if char.isascii() and char.isalnum() else rf"\x{{{ord(char):x}}}" for char in text)
+
+
 def _canonical(kind: GuideKind, value: object) -> str:
     match kind:
         case GuideKind.JSON:

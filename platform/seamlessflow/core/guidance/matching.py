@@ -16,7 +16,13 @@ from functools import cached_property
 import llguidance
 import numpy as np
 
-from seamlessflow.core.guidance.guide import JSON_WHITESPACE, Guide, GuideKind, InvalidGuideError
+from seamlessflow.core.guidance.guide import (
+    JSON_WHITESPACE,
+    Guide,
+    GuideKind,
+    InvalidGuideError,
+    literal_pattern,
+)
 from seamlessflow.core.guidance.masks import GuidedBy, MatcherFailedError, PackedMask, TokenNotAllowedError
 
 LIBRARY = f"llguidance {llguidance.__version__}"
@@ -154,13 +160,8 @@ def _grammar(guide: Guide) -> str:
         case GuideKind.GRAMMAR:
             return llguidance.LLMatcher.grammar_from_lark(guide.text)
         case GuideKind.CHOICE:
-            options = "|".join(map(_literal, json.loads(guide.text)))
+            options = "|".join(map(literal_pattern, json.loads(guide.text)))
             return llguidance.LLMatcher.grammar_from_regex(f"({options})")
-
-
-def _literal(text: str) -> str:
-    """Return a regular expression that matches exactly this text."""
-    return "".join(char if char.isascii() and char.isalnum() else rf"\x{{{ord(char):x}}}" for char in text)
 
 
 def _first_line(message: str) -> str:

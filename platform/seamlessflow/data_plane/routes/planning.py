@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seamlessflow.core.guidance.answer_grammar import Demand
-from seamlessflow.core.guidance.call_forms import call_form
+from seamlessflow.core.guidance.answer_grammar import Demand, calls_check
 from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.core.job_spec import EngineKind, ThinkingRetention
 from seamlessflow.data_plane.dialects.demands import is_soft
@@ -73,21 +72,23 @@ def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
     Other demands stay: engines and models that cannot meet them refuse them.
     """
     demand = request.demand
-    if demand is None or not is_soft(demand) or _makes_strict(session):
+    if demand is None or not is_soft(demand) or _makes_strict(session, demand):
         return request
     return dataclasses.replace(request, demand=None, ignored=(*request.ignored, demand.field))
 
 
-def _makes_strict(session: LiveSession) -> bool:
+def _makes_strict(session: LiveSession, demand: Demand) -> bool:
     """Return whether calls can be guided: not every vLLM can, nor every family's calls."""
-    job = session.job
+    text = session.job.text
     try:
-        call_form(
-            job.text.family.name, has_token=lambda mark: job.text.tokenizer.token_to_id(mark) is not None
+        calls_check(
+            demand.tools,
+            text.family.name,
+            has_token=lambda mark: text.tokenizer.token_to_id(mark) is not None,
         )
     except InvalidGuideError:
         return False
-    return job.spec.rollout.engine is EngineKind.EMBEDDED
+    return session.job.spec.rollout.engine is EngineKind.EMBEDDED
 
 
 def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) -> int:

@@ -1,5 +1,6 @@
 """Forced and strict answers through the whole loop: gateway, embedded engine, rows, batch and a step of the trainer."""
 
+import functools
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +18,7 @@ from seamlessflow.data_plane.store.values import unpacked
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.fixtures.guided_model import embedded_engine, write_guided_model
 from tests.fixtures.guided_sessions import SCHEMA
+from tests.fixtures.tiny_text import TEMPLATE
 from tests.fixtures.trainer_harness import run_check
 
 USER: Any = {"role": "user", "content": "12+34?"}
@@ -33,6 +35,11 @@ TOOLS: Any = [{"type": "function", "function": ADD}]
 FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
 
 MAX_ASKED = 40
+# Comments by which the family is found.
+TAGGED = {
+    "qwen3_coder": TEMPLATE + "{#- <function= <parameter= #}",
+    "glm": TEMPLATE + "{#- <arg_key> <arg_value> #}",
+}
 Answer = TypeVar("Answer")
 
 
@@ -41,6 +48,20 @@ async def guided_world(gateway_world: GatewayWorld) -> AsyncIterator[GatewayWorl
     """A gateway with one embedded engine."""
     world = gateway_world
     world.write_model = write_guided_model
+    world.make_job()
+    async with embedded_engine(world.folder / "model") as url:
+        world.make_phase(Role.ROLLOUT, endpoint=url, version=0)
+        await world.start_gateway()
+        yield world
+
+
+@pytest.fixture(params=TAGGED)
+async def tagged_world(
+    gateway_world: GatewayWorld, request: pytest.FixtureRequest
+) -> AsyncIterator[GatewayWorld]:
+    """A gateway with one embedded engine, whose model puts arguments between tags."""
+    world = gateway_world
+    world.write_model = functools.partial(write_guided_model, template=TAGGED[request.param])
     world.make_job()
     async with embedded_engine(world.folder / "model") as url:
         world.make_phase(Role.ROLLOUT, endpoint=url, version=0)
@@ -199,6 +220,56 @@ async def test_strict_tools_leave_the_policy_its_choice(guided_world: GatewayWor
             assert 0 <= json.loads(call["function"]["arguments"])["a"] <= 9
     guides = world.sql("SELECT flags->'guide'->>'kind' FROM trajectory_node WHERE kind = 2")
     assert guides == [("grammar",)] * 4
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_arguments_between_tags_are_forced_with_their_types(
+    tagged_world: GatewayWorld, is_streamed: bool
+) -> None:
+    world = tagged_world
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    client = openai.AsyncOpenAI(base_url=world.base_url + "/v1", api_key=group["sessions"][0]["api_key"])
+    text = {"type": "string", "minLength": 1, "maxLength": 3}
+    properties = {**ADD["parameters"]["properties"], "b": text, "c": {"type": "boolean"}}
+    parameters = {**ADD["parameters"], "properties": properties, "required": ["a", "b", "c"]}
+    tools: Any = [{"type": "function", "function": {"name": "add", "parameters": parameters}}]
+
+    async def ask() -> Any:
+        async with client.chat.completions.stream(
+            model="m", messages=[USER], tools=tools, tool_choice="required", parallel_tool_calls=False
+        ) as stream:
+            return (await stream.get_final_completion()).choices[0]
+
+    async def ask_plainly() -> Any:
+        said = await client.chat.completions.create(
+            model="m", messages=[USER], tools=tools, tool_choice="required", parallel_tool_calls=False
+        )
+        return said.choices[0]
+
+    choice = await until_ended(
+        ask if is_streamed else ask_plainly, lambda choice: choice.finish_reason == "length"
+    )
+    (call,) = choice.message.tool_calls
+    arguments = json.loads(call.function.arguments)
+    assert arguments.keys() == {"a", "b", "c"}
+    assert arguments["a"] in range(10)
+    assert 1 <= len(arguments["b"]) <= 3
+    assert isinstance(arguments["c"], bool)
+    await client.close()
+
+
+async def test_strict_tools_that_tags_cannot_follow_are_ignored_by_name(tagged_world: GatewayWorld) -> None:
+    world = tagged_world
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    client = openai.AsyncOpenAI(base_url=world.base_url + "/v1", api_key=group["sessions"][0]["api_key"])
+    parameters = {"properties": {"day": {"type": "string", "format": "date"}}}
+    function = {"name": "add", "strict": True, "parameters": parameters}
+    asked: Any = {"model": "m", "messages": [USER], "tools": [{"type": "function", "function": function}]}
+    answer = await client.chat.completions.with_raw_response.create(**asked, max_tokens=5)
+    assert answer.headers["x-seamlessflow-ignored"] == "tools.strict"
+    with pytest.raises(openai.BadRequestError, match="parameter day: format of a string"):
+        await client.chat.completions.create(**asked, tool_choice="required")
+    await client.close()
 
 
 async def test_the_likeliest_tokens_are_really_listed(guided_world: GatewayWorld) -> None:

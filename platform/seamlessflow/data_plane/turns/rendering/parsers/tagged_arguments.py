@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.guidance.tagged_values import resolved, typed_value
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
 from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax
 
@@ -20,14 +21,6 @@ _GLM_NAME = re.compile(r"\s*([^\s<>]+)\s*")
 _GLM_ARGUMENT = re.compile(
     r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|\Z))\s*", re.DOTALL
 )
-_TYPES: dict[str, tuple[type, ...]] = {
-    "null": (type(None),),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "object": (dict,),
-    "array": (list,),
-}
 
 
 def _qwen_calls(body: str, tools: Tools) -> list[ToolCall] | None:
@@ -69,7 +62,8 @@ def _consecutive(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, str
 def _arguments(
     pairs: Iterable[tuple[str, str] | None], name: str, tools: Tools, *, has_line_breaks: bool
 ) -> str | None:
-    schemas = _schemas(name, tools)
+    root = _parameters(name, tools)
+    schemas = _properties(root)
     values: dict[str, Any] = {}
     for pair in pairs:
         if pair is None:
@@ -77,49 +71,24 @@ def _arguments(
         key, text = pair
         if has_line_breaks:  # the template puts each value on lines of its own
             text = text.removeprefix("\n").removesuffix("\n")
-        values[key] = typed_value(text, schemas.get(key))
+        values[key] = typed_value(text, schemas.get(key), root)
     return msgspec.json.encode(values).decode()
 
 
-def _schemas(name: str, tools: Tools) -> dict[str, Any]:
-    """Return the schemas of a tool's parameters by name; none if the tool is unknown."""
+def _parameters(name: str, tools: Tools) -> dict[str, Any]:
+    """Return the schema of a tool's parameters; {} if the tool is unknown."""
     for tool in tools:
         function = tool.get("function") if isinstance(tool, dict) else None
         if isinstance(function, dict) and function.get("name") == name:
             parameters = function.get("parameters")
-            properties = parameters.get("properties") if isinstance(parameters, dict) else None
-            return properties if isinstance(properties, dict) else {}
+            return parameters if isinstance(parameters, dict) else {}
     return {}
 
 
-def typed_value(text: str, schema: Any) -> Any:
-    """Return the value that `text` stands for under a JSON schema; the text itself if it does not fit, or without one.
-
-    Example: "3" is 3 under {"type": "integer"} and "3" under {"type": "string"} or {}.
-    """
-    types = _types(schema)
-    if not types:
-        return text
-    if "boolean" in types and text.strip().lower() in ("true", "false"):
-        return text.strip().lower() == "true"
-    try:
-        value = msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError):
-        return text
-    accepted = tuple(kind for name in types for kind in _TYPES.get(name, ()))
-    is_boolean_as_number = isinstance(value, bool) and "boolean" not in types
-    return value if isinstance(value, accepted) and not is_boolean_as_number else text
-
-
-def _types(schema: Any) -> set[str]:
-    if not isinstance(schema, dict):
-        return set()
-    named = schema.get("type")
-    types = {named} if isinstance(named, str) else {name for name in named or () if isinstance(name, str)}
-    for choices in ("anyOf", "oneOf", "allOf"):
-        for choice in schema.get(choices) or ():
-            types |= _types(choice)
-    return types
+def _properties(parameters: dict[str, Any]) -> dict[str, Any]:
+    found = resolved(parameters, parameters)
+    properties = found.get("properties") if isinstance(found, dict) else None
+    return properties if isinstance(properties, dict) else {}
 
 
 QWEN_XML = CallSyntax(opening="<tool_call>", closing="</tool_call>", read=_qwen_calls)

@@ -16,7 +16,6 @@ from seamlessflow.data_plane.turns.rendering.parsers.deltas import (
     parse_whole,
 )
 from seamlessflow.data_plane.turns.rendering.parsers.families import family_get
-from seamlessflow.data_plane.turns.rendering.parsers.tagged_arguments import typed_value
 from tests.fixtures.family_cases import CASES, SUM_JSON, TOOLS, Case
 
 FAMILIES = [family for family in ModelFamily if family is not ModelFamily.AUTO]
@@ -167,26 +166,6 @@ def test_a_call_without_arguments_gets_an_empty_object() -> None:
 def test_a_prompt_that_opened_the_reasoning_is_continued() -> None:
     parsed = parse(ModelFamily.HERMES, "hm</think>\nYes.", starts_in_reasoning=True)
     assert (parsed.reasoning, parsed.content) == ("hm", "Yes.")
-
-
-@pytest.mark.parametrize(
-    "text,schema,value",
-    [
-        ("3", {"type": "integer"}, 3),
-        ("3", {"type": "string"}, "3"),
-        ("3", None, "3"),
-        ("3.5", {"type": "integer"}, "3.5"),
-        ("3.5", {"type": ["number", "null"]}, 3.5),
-        ("True", {"type": "boolean"}, True),
-        ("true", {"type": "integer"}, "true"),
-        ("null", {"anyOf": [{"type": "string"}, {"type": "null"}]}, None),
-        ('{"a": 1}', {"type": "object"}, {"a": 1}),
-        ("{oops", {"type": "object"}, "{oops"),
-    ],
-)
-def test_a_value_gets_the_type_of_its_schema(text: str, schema: Any, value: Any) -> None:
-    assert typed_value(text, schema) == value
-    assert type(typed_value(text, schema)) is type(value)
 
 
 def test_deltas_carry_one_thing_each() -> None:

@@ -1,0 +1,105 @@
+"""Values of tagged arguments, which stand as plain text between tags: their JSON types, and how a text is read.
+
+The tool's schema says which values are numbers, booleans or structures; without a type, a value is text. Parsers of
+calls read with `typed_value`, and grammars of calls write what it reads.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
+    "array": (list,),
+}
+_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
+_MAX_REFERENCES = 16  # that refer to one another
+
+
+def typed_value(text: str, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
+    """Return the value that `text` stands for under a JSON schema; the text itself if it does not fit, or without one.
+
+    `root` is the schema of all arguments, in which references are looked up. Example: "3" is 3 under
+    {"type": "integer"} and "3" under {"type": "string"} or {}.
+    """
+    types = value_types(schema, root or {})
+    if not types:
+        return text
+    if "boolean" in types and text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    try:
+        value = msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    accepted = tuple(kind for name in types for kind in _JSON_TYPES.get(name, ()))
+    is_boolean_as_number = isinstance(value, bool) and "boolean" not in types
+    return value if isinstance(value, accepted) and not is_boolean_as_number else text
+
+
+def value_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """Return the names of the JSON types that a schema accepts; none if it does not say."""
+    return _types(schema, root, set())
+
+
+def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Return the schema that a reference refers to, or the schema itself; None if there is no such schema."""
+    for _ in range(_MAX_REFERENCES):
+        if not isinstance(schema, Mapping) or "$ref" not in schema:
+            return schema
+        schema = _referred(schema["$ref"], root)
+    return None
+
+
+def _types(schema: Any, root: Mapping[str, Any], seen: set[str]) -> set[str]:
+    """Each reference is followed once, so that a small schema cannot become a large one."""
+    if not isinstance(schema, Mapping):
+        return set()
+    types = _own_types(schema)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        listed = schema.get(choices)
+        for choice in listed if isinstance(listed, list) else ():
+            types |= _types(choice, root, seen)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        types |= _types(_referred(reference, root), root, seen)
+    return types
+
+
+def _own_types(schema: Mapping[str, Any]) -> set[str]:
+    named = schema.get("type")
+    if isinstance(named, str):
+        return {named}
+    if isinstance(named, list):
+        return {name for name in named if isinstance(name, str)}
+    listed = schema.get("enum")
+    values = [
+        *(listed if isinstance(listed, list) else ()),
+        *([schema["const"]] if "const" in schema else ()),
+    ]
+    return {_NAMES[type(value)] for value in values if type(value) in _NAMES}
+
+
+def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
+    """Follow a JSON pointer within the root, such as "#/$defs/small"; None if it leads elsewhere."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    found: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found
