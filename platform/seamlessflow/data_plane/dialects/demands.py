@@ -52,7 +52,7 @@ def answer_demand(
 ) -> Demand | None:
     """Return the one demand of a request; `tools` is None if none may be called. Raises ApiError (400)."""
     if choice.is_forced:
-        return _forced(content, tools or (), choice)
+        return _forced(tools or (), choice)  # such an answer has no content
     is_strict = any(_function(tool).get("strict") for tool in tools or ())
     if not tools or (content is None and not is_strict):
         return content
@@ -70,10 +70,8 @@ def is_soft(demand: Demand) -> bool:
     return demand.field == STRICT_FIELD
 
 
-def _forced(content: Demand | None, tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> Demand:
+def _forced(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> Demand:
     field, known = choice.field, _callable(tools, is_strict_only=False)
-    if content is not None:
-        raise bad_request(f"{field} forces a tool call, so {content.field} cannot be met.", param=field)
     if not known:
         raise bad_request(f"{field} forces a tool call, but there are no tools.", param=field)
     chosen = [tool for tool in known if choice.name in (None, tool.name)]
