@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.core.types.tags import Role
 from tests.acceptance.agents.played_parts import play
+from tests.acceptance.agents.terse_policy import MAX_MODEL_LEN, write_terse_model
 from tests.fixtures.gateway_world import GatewayWorld, database_copied, gateway_world_made
+from tests.fixtures.guided_model import embedded_engine
 
 PROGRAM_TIMEOUT_S = 90.0
 # Sessions are never rewarded here, so the job has room for all of their groups.
@@ -23,6 +26,10 @@ JOB: dict[str, Any] = {
 JOINS = "SELECT drift FROM trajectory_node WHERE session_id = %s AND drift IS NOT NULL ORDER BY node_index"
 ANSWERS = (
     "SELECT count(*) FROM trajectory_node WHERE session_id = %s AND finish_reason IN ('stop', 'tool_calls')"
+)
+
+GUIDED = (
+    "SELECT finish_reason, flags->'guide', loss_mask FROM trajectory_node WHERE session_id = %s AND kind = 2"
 )
 
 
@@ -60,6 +67,31 @@ class AgentsWorld:
         joins = [drift for (drift,) in self.gateway.sql(JOINS, key)]
         assert self.gateway.sql(ANSWERS, key) == [(num_answers,)]
         assert joins == ["clean"] * num_answers
+
+    def check_guided(self, session: OpenedSession) -> None:
+        """Check that every answer of a session ended by itself, was guided, and is trained."""
+        answers = self.gateway.sql(GUIDED, [parse_id(IdKind.SESSION, session.id)])
+        assert answers
+        for finish_reason, guide, loss_mask in answers:
+            assert finish_reason in ("stop", "tool_calls")
+            assert guide is not None
+            assert loss_mask is None
+
+
+@asynccontextmanager
+async def forced_world_made(
+    template: str, services: dict[str, str], folder: Path
+) -> AsyncIterator[AgentsWorld]:
+    """One gateway and an embedded engine, whose answers have no form but the one that a client demands."""
+    with database_copied(template) as url:
+        async with gateway_world_made(url, services, folder) as gateway:
+            gateway.write_model = write_terse_model
+            gateway.make_job(**JOB | {"model": {"max_model_len": MAX_MODEL_LEN}})
+            async with embedded_engine(folder / "model", max_model_len=MAX_MODEL_LEN) as engine:
+                gateway.make_phase(Role.ROLLOUT, endpoint=engine, version=0)
+                await gateway.start_gateway()
+                gateway.make_token()
+                yield AgentsWorld(gateway)
 
 
 @asynccontextmanager

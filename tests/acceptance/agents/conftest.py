@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.local.agent_clients import ensure, pins
-from tests.acceptance.agents.agents_world import AgentsWorld, agents_world_made
+from tests.acceptance.agents.agents_world import AgentsWorld, agents_world_made, forced_world_made
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +34,14 @@ async def agents_world(
     """One gateway for all clients."""
     folder = tmp_path_factory.mktemp("agents")
     async with agents_world_made(migrated_template, embedded_services, folder) as world:
+        yield world
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def forced_world(
+    migrated_template: str, embedded_services: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AgentsWorld]:
+    """One gateway with an engine that guides answers, for all clients."""
+    folder = tmp_path_factory.mktemp("forced")
+    async with forced_world_made(migrated_template, embedded_services, folder) as world:
         yield world
