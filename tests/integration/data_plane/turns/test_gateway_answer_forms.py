@@ -4,7 +4,7 @@ from typing import Any
 
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.gateway_world import GatewayWorld
-from tests.fixtures.handed_back import CODE_STOP, TOOLS, smolagents_list
+from tests.fixtures.resent_answers import CODE_STOP, TOOLS, smolagents_list
 
 CODE = "print(12 + 34)"
 CODED = f"It's a sum.\n<code>\n{CODE}\n{CODE_STOP}"

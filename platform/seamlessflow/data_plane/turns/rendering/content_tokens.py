@@ -26,7 +26,7 @@ class ContentTokens:
         self._hidden = answer.model_text.hidden_ids
         self._detokenizer = Detokenizer(answer.model_text)
         self._num_read = 0
-        self._unsettled: list[_Token] = []  # since the last content, reasoning or call
+        self._undecided: list[_Token] = []  # since the last content, reasoning or call
 
     def push(self, token_ids: bytes) -> list[int]:
         """Return the numbers of the tokens that now are known to be content. `token_ids`: the next ones, packed."""
@@ -37,23 +37,23 @@ class ContentTokens:
         ]
 
     def finish(self) -> list[int]:
-        return self._settled(self._answer.finish())
+        return self._numbers_of_content(self._answer.finish())
 
     def _read(self, token: int, packed: bytes) -> list[int]:
         if token not in self._hidden:
-            self._unsettled.append(_Token(self._num_read, len(self._detokenizer.push([token]))))
+            self._undecided.append(_Token(self._num_read, len(self._detokenizer.push([token]))))
         self._num_read += 1
-        return self._settled(self._answer.push(packed))
+        return self._numbers_of_content(self._answer.push(packed))
 
-    def _settled(self, deltas: list[Delta]) -> list[int]:
+    def _numbers_of_content(self, deltas: list[Delta]) -> list[int]:
         """Return the last tokens that make up the content of the deltas; what came before them is no content."""
         if not deltas:
             return []
         num_chars = sum(len(delta.content) for delta in deltas)
         numbers: list[int] = []
-        while self._unsettled and (num_chars > 0 or (numbers and not self._unsettled[-1].num_chars)):
-            token = self._unsettled.pop()
+        while self._undecided and (num_chars > 0 or (numbers and not self._undecided[-1].num_chars)):
+            token = self._undecided.pop()
             numbers.append(token.number)
             num_chars -= token.num_chars
-        self._unsettled.clear()
+        self._undecided.clear()
         return numbers[::-1]

@@ -17,7 +17,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, 
 from tests.fixtures.answered_turns import tiny_model_text
 from tests.fixtures.family_cases import CASES, Case
 from tests.fixtures.family_cases import TOOLS as FAMILY_TOOLS
-from tests.fixtures.handed_back import CODE_STOP, TOOLS, Talk, edits, follow_up, smolagents_list
+from tests.fixtures.resent_answers import CODE_STOP, TOOLS, Talk, edits, follow_up, smolagents_list
 
 ASKED = {"role": "user", "content": "12+34?"}
 END = "<|im_end|>"
