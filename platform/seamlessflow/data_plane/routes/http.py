@@ -5,16 +5,18 @@ when the request has become a prompt or a command, or has failed. Read a body on
 checked. If the common bound is exceeded, the answer is 503: waiting for room would leave every body half read.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from seamlessflow.data_plane.errors import ApiError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Result = TypeVar("Result")
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
@@ -22,6 +24,24 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 async def wait_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of `work`, which ends with the client's connection. Raises ClientGone.
+
+    What a client waits for must not be given to one that has left. Read the request's body before.
+    """
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(wait_disconnect(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.wait((working, leaving))
+    if working.cancelled():
+        raise ClientGone("the client disconnected before its request was answered")
+    return working.result()
 
 
 async def send_head(
@@ -82,7 +102,7 @@ def credential(scope: Scope) -> str:
 
 
 class ClientGone(Exception):
-    """The client closed its connection before its request was complete."""
+    """The client closed its connection before its request was complete or answered."""
 
 
 class BodyRoom:

@@ -33,7 +33,7 @@ from seamlessflow.data_plane.groups.external import HEADER, ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
 from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
-from seamlessflow.data_plane.routes.http import BodyRoom, bearer
+from seamlessflow.data_plane.routes.http import BodyRoom, bearer, while_connected
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -118,7 +118,8 @@ class JsonRoutes:
 
     async def groups_lease(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
-        return _json(await self._groups.lease(claims, await self._body(request, GroupLeaseRequest)))
+        leasing = self._groups.lease(claims, await self._body(request, GroupLeaseRequest))
+        return _json(await while_connected(request.receive, leasing))
 
     async def session_finish(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
