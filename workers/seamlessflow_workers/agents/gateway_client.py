@@ -56,10 +56,19 @@ class RunnerClient:
         held = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
         return held.get(session_id, 0.0)
 
-    async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
-        """Lease rollout groups. Raises FencedOff, RequestRefused."""
-        timeout_s = request.wait_s + ANSWER_MARGIN_S
-        raw = await post_until_answered(self._session, self._lease_url, request, timeout_s=timeout_s)
+    async def groups_lease(self, request: GroupLeaseRequest, *, held: Sequence[UUID]) -> GroupLeaseReply:
+        """Lease rollout groups. Raises FencedOff, RequestRefused.
+
+        `held`: all sessions that the runner has. A request that is repeated states them, because the answer to the
+        first one may be lost.
+        """
+        raw = await post_until_answered(
+            self._session,
+            self._lease_url,
+            request,
+            again=msgspec.structs.replace(request, held=list(held)),
+            timeout_s=request.wait_s + ANSWER_MARGIN_S,
+        )
         return GroupLeaseReply(groups=[]) if raw is None else msgspec.json.decode(raw, type=GroupLeaseReply)
 
     async def sessions_ended(self, finishes: Sequence[SessionFinish]) -> dict[UUID, str]:

@@ -64,7 +64,8 @@ class SessionLoop:
     async def lease_forever(self) -> None:
         """Lease for ever. Raises FencedOff, RequestRefused if the gateway will not serve this phase."""
         while True:
-            reply = await self._client.groups_lease(await self._next_request())
+            request = await self._next_request()
+            reply = await self._client.groups_lease(request, held=self._held())
             for group in reply.groups:
                 self._start_group(group)
             if not reply.groups:
@@ -95,10 +96,13 @@ class SessionLoop:
         held, now_s = None, time.monotonic()
         if now_s - self._held_said_s >= HELD_EVERY_S:
             self._held_said_s = now_s
-            held = [*self._episodes, *self._reports.session_ids]
+            held = self._held()
         return GroupLeaseRequest(
             max_sessions=max_sessions, is_evaluation=self._is_evaluation, held=held, wait_s=wait_s
         )
+
+    def _held(self) -> list[UUID]:
+        return [*self._episodes, *self._reports.session_ids]
 
     def _room(self) -> int:
         """Return the free room. Undelivered reports take room too, which bounds them while the gateway is away."""
@@ -107,7 +111,7 @@ class SessionLoop:
     def _start_group(self, group: LeasedGroup) -> None:
         for session in group.sessions:
             if session.session_id in self._episodes:
-                continue  # the answer to an earlier lease was late, not lost
+                continue  # it was told twice
             episode = asyncio.create_task(self._run(group.task, session))
             self._episodes[session.session_id] = episode
             self._num_running[group.group_id] += 1

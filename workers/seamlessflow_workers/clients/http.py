@@ -72,9 +72,13 @@ async def post_until_answered(
     message: msgspec.Struct,
     *,
     timeout_s: float,
+    again: msgspec.Struct | None = None,
     may_retry: Callable[[], bool] = lambda: True,
 ) -> bytes | None:
-    """Repeat `post_json` while the server is unavailable and `may_retry` allows it. Cancel to give up early."""
+    """Repeat `post_json` while the server is unavailable and `may_retry` allows it. Cancel to give up early.
+
+    `again` is sent in place of `message` from the second time on.
+    """
     pause_s = FIRST_PAUSE_S
     while True:
         try:
@@ -83,6 +87,7 @@ async def post_until_answered(
             if not may_retry():
                 raise
             logger.warning("retrying in %.1f s: %s", pause_s, error)
+            message = again or message
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -34,7 +34,7 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_sessions: int  # the number that the runner has room for
     is_evaluation: bool = False  # held-out tasks are leased separately, so they never take room from training
     # All sessions that the runner still has, including those whose end it has not reported yet; None: not stated.
-    # Sessions that it lacks, because the answer to an earlier request was lost, are opened again.
+    # Sessions that it lacks, because the answer to an earlier request was lost, are told again.
     held: list[UUID] | None = None
     wait_s: float = 10.0
 
@@ -43,7 +43,7 @@ class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: UUID
     slot: int  # 0 … group_size - 1
     attempt: int  # from 1; requeued attempts have numbers too, but do not count as one of the three tries
-    api_key: str  # for OPENAI_API_KEY; the gateway stores only its hash
+    api_key: str  # for OPENAI_API_KEY; only its hash is stored
     base_url: str = ""  # of the gateway that serves it, for OPENAI_BASE_URL; empty: the one that leased it
 
 

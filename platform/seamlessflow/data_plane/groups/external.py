@@ -4,10 +4,8 @@
 opens nothing; new groups begin within the same bounds as those of runners.
 """
 
-import base64
 import datetime
 import hashlib
-import hmac
 import re
 from http import HTTPStatus
 from uuid import UUID
@@ -20,6 +18,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.gateways.membership import Membership
+from seamlessflow.data_plane.groups.session_keys import SessionKeys
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.groups.group_rows import (
@@ -29,8 +28,6 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     group_insert,
     group_open_of_key,
     job_lock,
-    key_digest,
-    session_api_key,
     sessions_insert,
     slots_new,
     slots_read,
@@ -50,7 +47,7 @@ NUL = rb"\u0000"  # as JSON writes it; text with these six characters is refused
 class ExternalSessions:
     def __init__(self, settings: Settings, pool: Pool, registry: Registry, membership: Membership) -> None:
         self._membership = membership
-        self._settings = settings
+        self._keys = SessionKeys(settings.secret_key)
         self._pool = pool
         self._registry = registry
 
@@ -96,7 +93,7 @@ class ExternalSessions:
                 job_id=job.job_id,
                 now=await database_now(connection),
                 epoch=self._membership.owner(group.group_id).epoch,
-                make_key=self._key,
+                make_key=self._keys.key,
             )
             expires_at = await opening_store(
                 connection, leased.session_id, key=key, digest=digest, ttl_s=ttl_s
@@ -109,10 +106,10 @@ class ExternalSessions:
             raise ApiError(
                 HTTPStatus.UNPROCESSABLE_ENTITY, message, param=HEADER, code="idempotency_key_reused"
             )
-        api_key = self._key(earlier.session_id)
-        if not hmac.compare_digest(key_digest(api_key), earlier.key_digest):
+        if not self._keys.is_known(earlier.session_id, earlier.key_digest):
             message = "The installation's secret changed after the session was opened: its key cannot be shown again."
             raise ApiError(HTTPStatus.CONFLICT, message, param=HEADER, code="key_lost")
+        api_key = self._keys.key(earlier.session_id)
         return self._opened(earlier.session_id, earlier.group_id, api_key, ttl_s, earlier.expires_at)
 
     def _opened(
@@ -125,12 +122,6 @@ class ExternalSessions:
             ttl_s=ttl_s,
             expires_at=expires_at.astimezone(datetime.UTC),
         )
-
-    def _key(self, session_id: UUID) -> str:
-        """Return an external session's key, derived from the installation's secret so that it can be returned again."""
-        secret = self._settings.secret_key.encode()
-        code = hmac.digest(secret, b"session key " + session_id.bytes, "sha256")
-        return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
 
     async def _own_job(self, token: str, job_text: str) -> LiveJob:
         projects = await self.authenticate(token)

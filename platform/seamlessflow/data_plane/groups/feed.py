@@ -5,9 +5,7 @@ sessions.
 """
 
 import datetime
-import logging
 import time
-from collections.abc import Sequence
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import GroupState
@@ -21,6 +19,8 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.groups.admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.groups.finalization import groups_count, groups_finalize
+from seamlessflow.data_plane.groups.lost_leases import LostLeases
+from seamlessflow.data_plane.groups.session_keys import SessionKeys
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups.admission import lull_begin, lull_end
@@ -34,7 +34,6 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     job_lock,
     sessions_abandon,
     sessions_insert,
-    sessions_recall,
     slots_new,
     slots_read,
 )
@@ -43,11 +42,8 @@ from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
-log = logging.getLogger(__name__)
-
 POLL_S = 0.25
 EVALUATION_POLL_S = 1.0  # longer, because publications wake it
-ON_ITS_WAY_S = 20.0  # a lease answer that has not arrived after this time is assumed lost
 RENEW_SHARE = 0.05  # leases of running groups are renewed at most once per this share of their length
 _LoopKey = tuple[UUID, bool]  # a phase, and whether its session loop runs evaluations
 
@@ -68,6 +64,8 @@ class GroupFeed:
         self._pool = pool
         self._registry = registry
         self._room = room
+        self._keys = SessionKeys(settings.secret_key)
+        self._lost = LostLeases(registry, membership, self._keys)
         # The earliest time at which the leases of a loop's groups are renewed.
         self._renew_at: dict[_LoopKey, datetime.datetime] = {}
 
@@ -87,16 +85,17 @@ class GroupFeed:
         self, claims: PhaseClaims, request: GroupLeaseRequest, job: LiveJob
     ) -> GroupLeaseReply:
         leased: list[LeasedGroup] = []
-        room = request.max_sessions
         async with self._pool.connection() as connection, connection.transaction():
             now = await database_now(connection)
             await phase_require_live(connection, claims)
             await job_lock(connection, claims.job_id)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
             held = await groups_leasable(connection, claims, state)
-            await self._recall(connection, held, claims, request)
+            own = [group for group in held if not group.is_abandoned]
+            again = await self._lost.again(connection, own, claims, request)
+            room = request.max_sessions - sum(len(group.sessions) for group in again)
             is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
-            mine = [group.group_id for group in held if is_due and not group.is_abandoned]
+            mine = [group.group_id for group in own if is_due]
             for group in held:
                 if room <= 0:
                     break
@@ -126,28 +125,7 @@ class GroupFeed:
             self._renewed((claims.phase_id, request.is_evaluation), now)
         for taken in leased:
             self._begin(taken, job, claims, now)
-        return GroupLeaseReply(groups=leased, is_admission_closed=admission.num_new == 0)
-
-    async def _recall(
-        self,
-        connection: Connection,
-        groups: Sequence[OpenGroup],
-        claims: PhaseClaims,
-        request: GroupLeaseRequest,
-    ) -> None:
-        """Requeue sessions whose lease answer was lost; otherwise they and their groups would stay open forever."""
-        own = [group.group_id for group in groups if not group.is_abandoned]
-        if request.held is None or not own:
-            return
-        lost = await sessions_recall(connection, own, held=request.held, least_age_s=ON_ITS_WAY_S)
-        for session_id in lost:
-            self._registry.close(session_id)
-        if lost:
-            log.warning(
-                "the runner of phase %s never received %d sessions; they are requeued",
-                claims.phase_id,
-                len(lost),
-            )
+        return GroupLeaseReply(groups=again + leased, is_admission_closed=admission.num_new == 0)
 
     def _renewed(self, loop: _LoopKey, now: datetime.datetime) -> None:
         """Note a renewal. Leases are long, so not every poll has to write the rows of all running groups."""
@@ -187,6 +165,7 @@ class GroupFeed:
             job_id=claims.job_id,
             now=now,
             epoch=owner.epoch,
+            make_key=self._keys.key,
             base_url=self._membership.told_url(owner),
         )
         return LeasedGroup(

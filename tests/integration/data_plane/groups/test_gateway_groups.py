@@ -309,34 +309,68 @@ async def test_of_a_group_with_one_session_beyond_the_bound_the_others_are_train
     assert set(batch.versions[batch.loss_mask != 0].tolist()) == {1}
 
 
-async def test_sessions_whose_runner_never_got_them_run_anew(gateway_world: GatewayWorld) -> None:
+async def test_sessions_whose_runner_never_got_them_are_told_again(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 1})
     agent = world.make_phase(Role.AGENT)
     (kept,) = await world.lease(agent, max_sessions=2)
     (lost,) = await world.lease(agent, max_sessions=2)  # the answer was lost
     held = [session["session_id"] for session in kept["sessions"]]
-    assert not await leased_again(world, agent, held), "they may be on their way"
-    world.sql("UPDATE trajectory_session SET opened_at = opened_at - interval '1 minute'")
 
     assert not await leased_again(world, agent, None), "a runner that says nothing of them has them"
-    anew = await leased_again(world, agent, held)
+    assert await leased_again(world, agent, held) == [lost], "with the same keys"
+    assert await leased_again(world, agent, held) == [lost], "as often as the answer is lost"
 
-    assert [group["group_id"] for group in anew] == [lost["group_id"]]
-    (again,) = anew
-    assert [(session["slot"], session["attempt"]) for session in again["sessions"]] == [(0, 2), (1, 2)]
-    for group in (kept, again):
+    for group in (kept, lost):
         for reward, session in enumerate(group["sessions"]):
             await world.chat(session["api_key"], [USER])
             await world.finish(agent, session["session_id"], reward=reward)
     states = world.sql("SELECT state, num_rewarded FROM trajectory_group WHERE id = ANY(%s)",
                        [[kept["group_id"], lost["group_id"]]])  # fmt: skip
     assert states == [("ready", 2)] * 2
+    assert world.sql("SELECT count(*) FROM trajectory_session WHERE state = 'failed' OR attempt > 1") == [
+        (0,)
+    ]
 
 
-async def leased_again(world: GatewayWorld, agent: Any, held: list[str] | None) -> list[Any]:
-    """Lease up to two sessions and return the groups that had begun before."""
+async def test_no_more_sessions_are_told_again_than_there_is_room_for(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0})
+    agent = world.make_phase(Role.AGENT)
+    (lost,) = await world.lease(agent, max_sessions=2)
+    world.sql("UPDATE trajectory_session SET opened_at = opened_at - interval '1 minute'")
+
+    assert not await leased_again(world, agent, [], room=0)
+    (first,) = await leased_again(world, agent, [], room=1)
+    (second,) = await leased_again(world, agent, [first["sessions"][0]["session_id"]], room=1)
+
+    assert [*first["sessions"], *second["sessions"]] == lost["sessions"]
+
+
+async def test_sessions_that_their_runner_gave_up_run_anew(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0})
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent, max_sessions=2)
+    for session in group["sessions"]:
+        await world.chat(session["api_key"], [USER])
+    assert not await leased_again(world, agent, []), "the runner may have got them after it asked"
+    world.sql("UPDATE trajectory_session SET opened_at = opened_at - interval '1 minute'")
+
+    (again,) = await leased_again(world, agent, [])
+
+    assert [(session["slot"], session["attempt"]) for session in again["sessions"]] == [(0, 2), (1, 2)]
+    assert (
+        world.sql("SELECT state, is_requeued FROM trajectory_session WHERE attempt = 1")
+        == [("failed", True)] * 2
+    )
+
+
+async def leased_again(
+    world: GatewayWorld, agent: Any, held: list[str] | None, *, room: int = 2
+) -> list[Any]:
+    """Lease up to `room` sessions and return the groups that had begun before."""
     known = {str(row[0]) for row in world.sql("SELECT id FROM trajectory_group")}
-    body = {"max_sessions": 2, "wait_s": 0.0, "held": held}
+    body = {"max_sessions": room, "wait_s": 0.0, "held": held}
     _, raw = await world.phase_post(agent, "/runner/v1/groups/lease", body)
     return [group for group in json.loads(raw)["groups"] if group["group_id"] in known]

@@ -32,10 +32,12 @@ class Gateway:
 
     def __init__(self) -> None:
         self.asked: list[GroupLeaseRequest] = []
+        self.held: list[list[UUID]] = []  # what it would be told if it had to be asked again
         self.was_asked_twice = asyncio.Event()
 
-    async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
+    async def groups_lease(self, request: GroupLeaseRequest, *, held: list[UUID]) -> GroupLeaseReply:
         self.asked.append(request)
+        self.held.append(held)
         if len(self.asked) == 1:
             return GroupLeaseReply(groups=[GROUP])
         self.was_asked_twice.set()
@@ -56,7 +58,7 @@ class Endless:
         await asyncio.Event().wait()
 
 
-async def asked_by_a_loop() -> list[GroupLeaseRequest]:
+async def gateway_asked_twice() -> Gateway:
     gateway = Gateway()
     client: Any = gateway
     environment: Any = Endless()
@@ -77,19 +79,21 @@ async def asked_by_a_loop() -> list[GroupLeaseRequest]:
     finally:
         leasing.cancel()
         await loop.wind_up(0.0)
-    return gateway.asked
+    return gateway
 
 
 async def test_a_loop_says_at_once_what_it_has_and_again_when_it_is_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session_loop, "HELD_EVERY_S", 0.0)
-    first, second = await asked_by_a_loop()
+    first, second = (await gateway_asked_twice()).asked
     assert first.held == []
     assert second.held == SESSIONS
 
 
 async def test_a_loop_does_not_say_it_with_every_request() -> None:
-    first, second = await asked_by_a_loop()
+    gateway = await gateway_asked_twice()
+    first, second = gateway.asked
     assert first.held == []
     assert second.held is None
+    assert gateway.held == [[], SESSIONS], "but it would if it had to ask again"

@@ -104,6 +104,19 @@ class Slot:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class UnheldSession:
+    """An open session that its runner does not have."""
+
+    session_id: UUID
+    group_id: UUID
+    slot: int
+    attempt: int
+    key_digest: bytes
+    num_turns: int
+    age_s: float
+
+
 def num_rewarded_needed(size: int) -> int:
     """Return how many outcomes a group needs to train once no slot can run any more."""
     return min(size, max(2, math.ceil(size / 2)))
@@ -212,20 +225,30 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def sessions_recall(
-    connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID], least_age_s: float
-) -> list[UUID]:
-    """Requeue open sessions that the runner of these groups does not hold, because it never received their lease.
+async def sessions_unheld(
+    connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID]
+) -> list[UnheldSession]:
+    """Return the open sessions of these groups that their runner does not have, in order of their slots."""
+    cursor = await connection.execute(
+        f"""SELECT id, group_id, slot, attempt, key_digest, num_turns, extract(epoch FROM now() - opened_at)::float8
+           FROM trajectory_session
+           WHERE group_id = ANY(%s) AND state = {_SESSION_OPEN} AND NOT id = ANY(%s) ORDER BY slot""",
+        [list(group_ids), list(held)],
+    )
+    return [
+        UnheldSession(session, group, slot, attempt, bytes(digest), num_turns, age_s)
+        for session, group, slot, attempt, digest, num_turns, age_s in await cursor.fetchall()
+    ]
 
-    Sessions younger than `least_age_s` are left alone, because their lease may still be on its way.
-    """
+
+async def sessions_recall(connection: Connection, session_ids: Sequence[UUID]) -> list[UUID]:
+    """Requeue open sessions that their runner has given up without a report. Returns those that were still open."""
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
-        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner never received it',
+        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner gave it up',
                   closed_at = now(), is_requeued = true
-           WHERE group_id = ANY(%s) AND state = {_SESSION_OPEN} AND NOT id = ANY(%s)
-             AND opened_at < now() - make_interval(secs => %s) RETURNING id""",
-        [list(group_ids), list(held), least_age_s],
+           WHERE id = ANY(%s) AND state = {_SESSION_OPEN} RETURNING id""",
+        [list(session_ids)],
     )
     return [row[0] for row in await cursor.fetchall()]
 
