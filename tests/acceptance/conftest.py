@@ -38,11 +38,10 @@ def platform(
 ) -> Iterator[PlatformProcess]:
     """A running installation with the demo's three machines, multiplexed, and the example
     extension."""
-    installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
-    installation.environ["PYTHONPATH"] = environ_with(example_extension)["PYTHONPATH"]
-    installation.start()
-    yield installation
-    installation.stop()
+    with new_platform(tmp_path_factory.mktemp("home"), model_root=model_root) as installation:
+        installation.environ["PYTHONPATH"] = environ_with(example_extension)["PYTHONPATH"]
+        installation.start()
+        yield installation
 
 
 def calculator_spec(

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import psutil
 
@@ -20,6 +21,7 @@ from seamlessflow.client import Client
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 20.0  # of all processes below a launcher that was killed
 POLL_S = 0.2  # each look is a request or a search of processes, on the cores that the jobs use
 Result = TypeVar("Result")
 
@@ -37,12 +39,27 @@ def eventually(probe: Callable[[], Result], *, timeout_s: float, what: str) -> R
 @dataclass
 class PlatformProcess:
     """`seamlessflow up` with its own home. `prefix` is a command that starts it, for example in a
-    namespace."""
+    namespace.
+
+    As a context it never outlives its test: it is stopped at the end, and killed if the test failed.
+    """
 
     home: Home
     environ: dict[str, str]
     prefix: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self._end()
 
     def start(self, *arguments: str) -> None:
         self.home.create()
@@ -70,7 +87,7 @@ class PlatformProcess:
         family = self.family()
         self.process.kill()
         self.process.wait()
-        _, alive = psutil.wait_procs(family, timeout=20)
+        _, alive = psutil.wait_procs(family, timeout=END_TIMEOUT_S)
         assert not alive, f"outlived the launcher: {[' '.join(p.cmdline()) for p in alive]}"
 
     def family(self) -> list[psutil.Process]:
@@ -108,6 +125,18 @@ class PlatformProcess:
             check=True,
         )
         return made.stdout.split()[-1]
+
+    def _end(self) -> None:
+        """Kill what still runs, without a word: a failure has been reported already."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        family = self.family()
+        self.process.kill()
+        self.process.wait()
+        _, alive = psutil.wait_procs(family, timeout=END_TIMEOUT_S)
+        for process in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def _is_up(self) -> bool:
         assert self.process is not None

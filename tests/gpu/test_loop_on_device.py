@@ -39,12 +39,11 @@ def installation(
     device: torch.device, models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
     """Two machines that share the device, and one that runs agents."""
-    platform = new_platform(tmp_path_factory.mktemp("home"), model_root=models)
-    # Engines of vLLM each take a share of the card and leave the trainer its own.
-    platform.environ |= {"SEAMLESSFLOW_DEVICE": device.type, "SEAMLESSFLOW_GPU_MEMORY_SHARE": "0.3"}
-    platform.start()
-    yield platform
-    platform.stop()
+    with new_platform(tmp_path_factory.mktemp("home"), model_root=models) as platform:
+        # Engines of vLLM each take a share of the card and leave the trainer its own.
+        platform.environ |= {"SEAMLESSFLOW_DEVICE": device.type, "SEAMLESSFLOW_GPU_MEMORY_SHARE": "0.3"}
+        platform.start()
+        yield platform
 
 
 @pytest.mark.parametrize(

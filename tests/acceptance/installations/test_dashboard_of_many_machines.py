@@ -19,13 +19,12 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def platform(model_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """An installation that no machine has joined."""
-    installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
-    installation.start("--no-machines")
-    with installation.client() as client:
-        for number in range(NUM_MACHINES):
-            client.machine_register(f"gpu-{number:02}", ["rollout", f"rack={number % 2}"])
-    yield installation
-    installation.stop()
+    with new_platform(tmp_path_factory.mktemp("home"), model_root=model_root) as installation:
+        installation.start("--no-machines")
+        with installation.client() as client:
+            for number in range(NUM_MACHINES):
+                client.machine_register(f"gpu-{number:02}", ["rollout", f"rack={number % 2}"])
+        yield installation
 
 
 def test_each_lane_stays_beside_its_name_in_a_search(

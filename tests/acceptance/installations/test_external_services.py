@@ -27,10 +27,9 @@ def on_outside_services(
     outside: OutsideServices, model_root: Path, tmp_path: Path
 ) -> Iterator[PlatformProcess]:
     own = new_platform(tmp_path / "home", model_root=model_root)
-    installation = replace(own, environ=own.environ | outside.environment())
-    installation.start()
-    yield installation
-    installation.stop()
+    with replace(own, environ=own.environ | outside.environment()) as installation:
+        installation.start()
+        yield installation
 
 
 def test_a_job_completes_on_an_external_database_and_broker(

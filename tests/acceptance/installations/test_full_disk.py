@@ -21,27 +21,26 @@ def test_a_disk_without_room_for_weights_is_reported_in_one_sentence_and_nothing
 ) -> None:
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
-    installation = new_platform(tmp_path / "home", model_root=model_root)
-    installation.environ["ARTIFACT_ROOT"] = str(artifacts)
-    installation.prefix = (*mount_namespace(), "sh", "-c", SMALL_DISK, str(artifacts))
-    installation.start()
-    with installation.client() as client:
-        job_id = client.job_submit(calculator_spec(model_root, num_updates=2))["id"]
+    with new_platform(tmp_path / "home", model_root=model_root) as installation:
+        installation.environ["ARTIFACT_ROOT"] = str(artifacts)
+        installation.prefix = (*mount_namespace(), "sh", "-c", SMALL_DISK, str(artifacts))
+        installation.start()
+        with installation.client() as client:
+            job_id = client.job_submit(calculator_spec(model_root, num_updates=2))["id"]
 
-        def failure() -> str:
-            reason = str(client.job_get(job_id)["waiting_reason"])
-            return reason if "failed phases" in reason else ""
+            def failure() -> str:
+                reason = str(client.job_get(job_id)["waiting_reason"])
+                return reason if "failed phases" in reason else ""
 
-        said = eventually(failure, timeout_s=60, what="a failed phase")
-        assert "cannot write weights of version 1" in said
-        assert said.endswith("free space or change ARTIFACT_ROOT")
-        assert [version["version"] for version in client.job_part(job_id, "versions")["results"]] == [0]
-        assert not [path for path in seen_by(installation, artifacts).rglob("*") if path.is_file()]
+            said = eventually(failure, timeout_s=60, what="a failed phase")
+            assert "cannot write weights of version 1" in said
+            assert said.endswith("free space or change ARTIFACT_ROOT")
+            assert [version["version"] for version in client.job_part(job_id, "versions")["results"]] == [0]
+            assert not [path for path in seen_by(installation, artifacts).rglob("*") if path.is_file()]
 
-        in_its_namespace(installation, *LARGER.split(), str(artifacts))
-        ended = client.job_wait(job_id)
-        audit = client.job_part(job_id, "audit")
-    installation.stop()
+            in_its_namespace(installation, *LARGER.split(), str(artifacts))
+            ended = client.job_wait(job_id)
+            audit = client.job_part(job_id, "audit")
     assert ended["state"] == "completed"
     assert [check for check in audit["checks"] if not check["ok"]] == []
 

@@ -12,20 +12,19 @@ NUM_UPDATES = 12
 
 
 def test_a_job_trains_on_while_its_gateways_are_killed(model_root: Path, tmp_path: Path) -> None:
-    installation = new_platform(tmp_path / "home", model_root=model_root)
-    installation.start("--gateways", "2")
-    run = installation.home.read_run()
-    assert run is not None
-    with installation.client() as client:
-        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
-        for version, url in enumerate([run.gateway_url, *run.more_gateway_urls] * 2, start=1):
-            wait_for_version(client, job_id, 2 * version)
-            kill_hard(installation.find("seamlessflow.data_plane", "--port", url.rpartition(":")[2]))
+    with new_platform(tmp_path / "home", model_root=model_root) as installation:
+        installation.start("--gateways", "2")
+        run = installation.home.read_run()
+        assert run is not None
+        with installation.client() as client:
+            job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
+            for version, url in enumerate([run.gateway_url, *run.more_gateway_urls] * 2, start=1):
+                wait_for_version(client, job_id, 2 * version)
+                kill_hard(installation.find("seamlessflow.data_plane", "--port", url.rpartition(":")[2]))
 
-        assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
-        assert_audit_holds(client, job_id)
-        assert _sessions(installation) == ({"closed"}, 0, True)
-    installation.stop()
+            assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
+            assert_audit_holds(client, job_id)
+            assert _sessions(installation) == ({"closed"}, 0, True)
 
 
 def _sessions(installation: PlatformProcess) -> tuple[set[str], int, bool]:

@@ -10,16 +10,15 @@ NUM_UPDATES = 10
 
 
 def test_restarting_the_whole_installation_resumes_the_job(model_root: Path, tmp_path: Path) -> None:
-    installation = new_platform(tmp_path / "home", model_root=model_root)
-    installation.start()
-    with installation.client() as client:
-        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
-        wait_for_version(client, job_id, 3)
-    installation.kill()
+    with new_platform(tmp_path / "home", model_root=model_root) as installation:
+        installation.start()
+        with installation.client() as client:
+            job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
+            wait_for_version(client, job_id, 3)
+        installation.kill()
 
-    installation.start()
+        installation.start()
 
-    with installation.client() as client:
-        assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
-        assert_audit_holds(client, job_id)
-    installation.stop()
+        with installation.client() as client:
+            assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
+            assert_audit_holds(client, job_id)

@@ -87,13 +87,11 @@ def test_a_job_continues_from_a_back_up_that_was_taken_while_it_trained(
     assert done.returncode == 0, done.stderr
     assert "is paused" not in done.stderr
     assert "tables; restore into an empty one" in command(restored, "restore", str(backup)).stderr
-    restored.start()
-    try:
+    with restored:
+        restored.start()
         with restored.client() as client:
             assert before <= version_of(client, job_id) <= after
             job = client.job_wait(job_id)
             assert (job["name"], job["latest_version"]) == ("backed-up", NUM_UPDATES)
             checks: list[dict[str, Any]] = client.job_part(job_id, "audit")["checks"]
             assert [check for check in checks if not check["ok"]] == []
-    finally:
-        restored.stop()
