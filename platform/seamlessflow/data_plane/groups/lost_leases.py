@@ -23,7 +23,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 log = logging.getLogger(__name__)
 
-YOUNG_S = 20.0  # longer than any lease request is answered
+YOUNG_S = 20.0  # no lease request takes as long
 
 
 class LostLeases:
