@@ -28,7 +28,7 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     NodeRow,
     SessionKey,
     node_values,
-    prompts_insert,
+    prompts_statement,
 )
 from seamlessflow.data_plane.store.turns.turn_store import TurnWriter
 from tests.benchmarks import matching
@@ -81,7 +81,8 @@ class Recording:
             started_s = time.perf_counter()
             for turn in (episode[number] for number in range(NUM_TURNS) for episode in episodes):
                 async with connection.transaction(), connection.cursor() as cursor:
-                    await prompts_insert(connection, turn, known)
+                    if statement := prompts_statement(turn, known):
+                        await cursor.execute(statement)
                     await cursor.executemany(_INSERT, [node_values(row) for row in turn])
             sample = _rates(time.perf_counter() - started_s)
         self._check_recorded(episodes)

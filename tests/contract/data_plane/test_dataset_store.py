@@ -23,12 +23,11 @@ from seamlessflow.data_plane.store.groups.group_rows import (
 )
 from seamlessflow.data_plane.store.memory.datasets import MemoryDatasets
 from seamlessflow.data_plane.store.protocols import DatasetStore
+from seamlessflow.data_plane.store.turns.flush import rows_store
 from seamlessflow.data_plane.store.turns.node_rows import (
     NodeFacts,
     NodeRow,
     SessionKey,
-    nodes_copy,
-    prompts_insert,
 )
 from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end
 from tests.fixtures.gateway_world import GatewayWorld
@@ -119,8 +118,7 @@ class AroundPostgres:
         turn_id = uuid4()
         rows = [NodeRow(key, node, NodeFacts([], turn_id)) for node in nodes(self._num_sessions)]
         self._num_sessions += 1
-        await prompts_insert(self._connection, rows, set())
-        await nodes_copy(self._connection, rows)
+        await rows_store(self._connection, rows, set())
 
     async def delete(self, group: DatasetGroup) -> None:
         await self._connection.execute("DELETE FROM trajectory_dataset WHERE group_id = %s", [group.group_id])

@@ -2,21 +2,23 @@
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
 import pytest
 from psycopg import AsyncConnection
+from psycopg.errors import IntegrityError
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.groups.group_rows import OpenGroup, sessions_insert, slots_new
 from seamlessflow.data_plane.store.turns import node_rows, turn_store
+from seamlessflow.data_plane.store.turns.flush import MAX_CHUNK_BYTES, rows_store
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
-from seamlessflow.data_plane.store.turns.turn_store import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import PendingTurn, TurnRefused, TurnWriter
 
 MONTH = datetime.date(2026, 1, 1)
 ASKED = {"role": "user", "content": "12+34?"}
@@ -62,8 +64,7 @@ async def open_session(connection: Connection) -> SessionKey:
 async def test_nodes_come_back_as_they_were_written(connection: Connection) -> None:
     key = SessionKey(uuid4(), MONTH, uuid4(), uuid4())
     rows = turn(key)
-    await node_rows.prompts_insert(connection, rows, set())
-    await node_rows.nodes_copy(connection, rows)
+    await rows_store(connection, rows, set())
     (read,) = (await nodes_read(connection, [(MONTH, key.session_id)])).values()
     assert [row.node for row in read] == [row.node for row in rows]
     assert read[1].facts.request_digest == b"\2" * 32
@@ -77,8 +78,7 @@ async def test_a_flush_in_doubt_writes_what_is_missing_and_nothing_twice(
     connection: Connection, migrated_database_url: str
 ) -> None:
     first, second = [turn(await open_session(connection)) for _ in range(2)]
-    await node_rows.prompts_insert(connection, first, set())
-    await node_rows.nodes_copy(connection, first)
+    await rows_store(connection, first, set())
     pending = [turn_store.pending_turn(rows) for rows in (first, second)]
     store = TurnWriter(migrated_database_url)
     await store.transact(connection, pending, is_in_doubt=True)
@@ -90,14 +90,60 @@ async def test_a_node_that_another_gateway_wrote_refuses_the_turn_and_no_other(
     connection: Connection, migrated_database_url: str
 ) -> None:
     rows = turn(await open_session(connection))
-    await node_rows.prompts_insert(connection, rows, set())
-    await node_rows.nodes_copy(connection, rows)
+    await rows_store(connection, rows, set())
     answer = replace(rows[1], facts=replace(rows[1].facts, turn_id=uuid4()))
     store = TurnWriter(migrated_database_url)
     running = asyncio.create_task(store.run())
     with pytest.raises(TurnRefused):
         await store.commit([answer])
     await store.commit([replace(answer, node=replace(answer.node, index=2))])
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_rows_larger_than_what_is_sent_at_once_come_back_as_they_were_written(
+    connection: Connection,
+) -> None:
+    key = SessionKey(uuid4(), MONTH, uuid4(), uuid4())
+    root, answer = turn(key)
+    said = {"role": "assistant", "content": "46 " * MAX_CHUNK_BYTES}
+    long = replace(answer, facts=replace(answer.facts, messages=[said]))
+    await rows_store(connection, [root, long], set())
+    (read,) = (await nodes_read(connection, [(MONTH, key.session_id)])).values()
+    assert read[1].facts.messages == [said]
+
+
+async def test_a_commit_that_fails_raises_and_stores_nothing(migrated_database_url: str) -> None:
+    rows = turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4()))  # of no project: checked by the commit
+    async with await AsyncConnection.connect(migrated_database_url, autocommit=True) as connection:
+        with pytest.raises(IntegrityError):
+            await rows_store(connection, rows, set())
+        cursor = await connection.execute("SELECT count(*) FROM trajectory_prompt")
+        assert await cursor.fetchone() == (0,)
+
+
+async def test_turns_that_come_after_a_busy_flush_are_gathered(
+    connection: Connection, migrated_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_store, "GATHER_S", 60.0)
+    flushes: list[int] = []
+
+    class Slow(TurnWriter):
+        async def transact(
+            self, connection: Connection, turns: Sequence[PendingTurn], *, is_in_doubt: bool
+        ) -> None:
+            flushes.append(len(turns))
+            await asyncio.sleep(0.2)
+
+    store = Slow(migrated_database_url)
+    first, *others = [store.commit(turn(await open_session(connection))) for _ in range(3)]
+    running = asyncio.create_task(store.run())
+    await asyncio.gather(first, *others)
+    late = [store.commit(turn(await open_session(connection)))]
+    await asyncio.sleep(0.05)
+    late.append(store.commit(turn(await open_session(connection))))
+    await asyncio.gather(*late)
+    assert flushes == [3, 2]
     running.cancel()
     await asyncio.wait([running])
 

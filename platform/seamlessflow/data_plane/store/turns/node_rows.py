@@ -1,7 +1,7 @@
-"""Rows of `trajectory_node` and `trajectory_prompt`: written by binary COPY, read back as tree nodes.
+"""Rows of `trajectory_node` and `trajectory_prompt`: values for a binary COPY, read back as tree nodes.
 
-Invariant: the key (month, session, node_index) makes writing idempotent. A flush whose commit is in doubt first checks
-which of its nodes are stored.
+`flush` writes them. Invariant: the key (month, session, node_index) makes writing idempotent. A flush whose commit is
+in doubt first checks which of its nodes are stored.
 """
 
 import datetime
@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 import numpy as np
+from psycopg import adapters
 from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
 from seamlessflow.core.guidance.record import GuideRecord
@@ -24,6 +25,7 @@ from seamlessflow.data_plane.store.values import packed, unpacked
 
 CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template arguments, hex
 GUIDE_FLAG = "guide"  # in an answer's flags: the guide that it was sampled under
+_PROMPT_COLUMNS = "id, project_id, job_id, digest, num_tokens, token_ids"
 set_json_dumps(msgspec.json.encode)
 set_json_loads(msgspec.json.decode)
 
@@ -58,11 +60,8 @@ COLUMNS = {
     "num_wasted_tokens": "int4",
     "mean_logprob": "float4",
 }
-_COPY = f"COPY trajectory_node ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
-_TYPES = list(COLUMNS.values())
-_INSERT_PROMPT = """
-    INSERT INTO trajectory_prompt (id, project_id, job_id, digest, num_tokens, token_ids)
-    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"""
+COLUMN_OIDS = [adapters.types.get_oid(kind) for kind in COLUMNS.values()]
+COPY_NODES = f"COPY trajectory_node ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,33 +109,28 @@ def prompt_id(job_id: UUID, digest: bytes) -> UUID:
     return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest())
 
 
-async def prompts_insert(connection: Connection, rows: Sequence[NodeRow], known: set[UUID]) -> None:
-    """Insert the prompts of roots, except those in `known`, which are stored already."""
+def prompts_statement(rows: Sequence[NodeRow], known: set[UUID]) -> str:
+    """Return a statement that inserts the prompts of roots, except those in `known`, which are stored; "" if none."""
     fresh = {}
     for row in rows:
         if row.node.kind == NodeKind.ROOT:
             digest = prompt_digest(row.node.token_ids)
             identity = prompt_id(row.key.job_id, digest)
             if identity not in known:
-                key, tokens = row.key, row.node.token_ids
-                fresh[identity] = (
-                    identity,
-                    key.project_id,
-                    key.job_id,
-                    digest,
-                    row.node.num_tokens,
-                    packed(tokens),
-                )
-    if fresh:
-        async with connection.cursor() as cursor:
-            await cursor.executemany(_INSERT_PROMPT, [fresh[identity] for identity in sorted(fresh)])
+                fresh[identity] = _prompt_values(row, identity, digest)
+    if not fresh:
+        return ""
+    values = ", ".join(fresh[identity] for identity in sorted(fresh))
+    return f"INSERT INTO trajectory_prompt ({_PROMPT_COLUMNS}) VALUES {values} ON CONFLICT DO NOTHING"  # noqa: S608
 
 
-async def nodes_copy(connection: Connection, rows: Sequence[NodeRow]) -> None:
-    async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        copy.set_types(_TYPES)
-        for row in rows:
-            await copy.write_row(node_values(row))
+def _prompt_values(row: NodeRow, identity: UUID, digest: bytes) -> str:
+    """Return the literals of a prompt's row: identifiers, a number and bytes, which need no quoting."""
+    key, tokens = row.key, packed(row.node.token_ids)
+    return (
+        f"('{identity}', '{key.project_id}', '{key.job_id}', '\\x{digest.hex()}', {row.node.num_tokens}, "
+        f"'\\x{tokens.hex()}')"
+    )
 
 
 async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[tuple[UUID, int, UUID]]:
@@ -219,7 +213,10 @@ def node_flags(row: NodeRow) -> dict[str, Any]:
 
 def _mean_logprob(node: Node) -> float | None:
     """Return the mean logprob, which a forest shows when it is zoomed out and reads no tokens."""
-    return float(np.frombuffer(node.logprobs, dtype="<f4").mean()) if node.logprobs else None
+    if not node.logprobs:
+        return None
+    logprobs = np.frombuffer(node.logprobs, dtype="<f4")
+    return float(np.add.reduce(logprobs)) / len(logprobs)
 
 
 def _row(values: tuple[Any, ...], earlier: Sequence[NodeRow]) -> NodeRow:

@@ -1,9 +1,11 @@
 """The `TurnStore` on PostgreSQL: reads through a pool, and commits turns in groups through one writer.
 
 `commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
-flight; turns that arrive during a flush share the next one, so a lone turn never waits for a timer. If the connection
-is lost, the flush is repeated on a new one without the turns that the lost flush stored: each is stored exactly once.
-Invariant: a turn is stored only while its session is open and names the epoch under which this gateway holds it.
+flight; turns that arrive during a flush share the next one. After a flush of several turns, the next waits as long as
+this one took, at most GATHER_S, so that busy times make few large flushes; a lone turn never waits for a timer. If the
+connection is lost, the flush is repeated on a new one without the turns that the lost flush stored: each is stored
+exactly once. Invariant: a turn is stored only while its session is open and names the epoch under which this gateway
+holds it.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -23,15 +25,14 @@ from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.connection import RETRY_S, Connection, Pool
 from seamlessflow.data_plane.store.jobs import JobRow, job_read
+from seamlessflow.data_plane.store.turns.flush import Count, NotCounted, rows_store
 from seamlessflow.data_plane.store.turns.node_rows import (
     NodeRow,
     SessionKey,
-    nodes_copy,
     nodes_present,
     nodes_read,
     prompt_digest,
     prompt_id,
-    prompts_insert,
 )
 from seamlessflow.data_plane.store.turns.sessions import StoredSession, session_read
 from seamlessflow.data_plane.store.values import sql_literal
@@ -41,10 +42,12 @@ log = logging.getLogger(__name__)
 
 MAX_QUEUED_TURNS = 4096
 MAX_TURNS_PER_FLUSH = 512
-_COUNT_TURNS = f"""
+GATHER_S = 0.005
+_PREPARE_COUNT = f"""
+    PREPARE turns_count (uuid[], bigint[], int[], bigint[]) AS
     UPDATE trajectory_session s
     SET num_turns = s.num_turns + c.turns, num_sampled_tokens = s.num_sampled_tokens + c.tokens
-    FROM unnest(%s::uuid[], %s::bigint[], %s::int[], %s::bigint[]) AS c(id, epoch, turns, tokens)
+    FROM unnest($1, $2, $3, $4) AS c(id, epoch, turns, tokens)
     WHERE s.id = c.id AND s.gateway_epoch = c.epoch AND s.state = {sql_literal(SessionState.OPEN)}"""
 
 
@@ -68,6 +71,7 @@ class TurnWriter:
         self._queue: asyncio.Queue[PendingTurn] = asyncio.Queue(MAX_QUEUED_TURNS)
         self._known_prompts: set[UUID] = set()
         self._connection: Connection | None = None
+        self._prepared: Connection | None = None
 
     def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
         """Wait until these rows, all of one turn, are durable. Raises TurnRefused.
@@ -91,7 +95,10 @@ class TurnWriter:
                 turns = [await self._queue.get()]
                 while len(turns) < MAX_TURNS_PER_FLUSH and not self._queue.empty():
                     turns.append(self._queue.get_nowait())
+                began_s = time.monotonic()
                 await self._flush_each(turns)
+                if len(turns) > 1:
+                    await asyncio.sleep(min(time.monotonic() - began_s, GATHER_S))
         finally:
             if self._connection is not None:
                 await self._connection.close()
@@ -137,16 +144,19 @@ class TurnWriter:
     async def transact(
         self, connection: Connection, turns: Sequence[PendingTurn], *, is_in_doubt: bool
     ) -> None:
-        async with connection.transaction():
-            if is_in_doubt:
-                turns = await _not_stored(connection, turns)
-                self._known_prompts.clear()
-            rows = [row for turn in turns for row in turn.rows]
-            if not rows:
-                return
-            await _count_locked(connection, turns)
-            await prompts_insert(connection, rows, self._known_prompts)
-            await nodes_copy(connection, rows)
+        if connection is not self._prepared:
+            await connection.execute(_PREPARE_COUNT)
+            self._prepared = connection
+        if is_in_doubt:
+            turns = await _not_stored(connection, turns)
+            self._known_prompts.clear()
+        rows = [row for turn in turns for row in turn.rows]
+        if not rows:
+            return
+        try:
+            await rows_store(connection, rows, self._known_prompts, count=_count(turns))
+        except NotCounted:
+            raise TurnRefused("its session is over, or another gateway writes it now") from None
         for row in rows:
             if row.node.kind == NodeKind.ROOT:
                 self._known_prompts.add(prompt_id(row.key.job_id, prompt_digest(row.node.token_ids)))
@@ -196,10 +206,10 @@ async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> l
     ]
 
 
-async def _count_locked(connection: Connection, turns: Sequence[PendingTurn]) -> None:
-    """Count the turns in the rows of their sessions, which stay locked until the transaction ends.
+def _count(turns: Sequence[PendingTurn]) -> Count:
+    """Return what counts the turns in the rows of their sessions, which stay locked until the transaction ends.
 
-    Raises TurnRefused if a session is over or is no longer this gateway's. Nobody can claim a session that is locked.
+    It counts fewer sessions if one is over or is no longer this gateway's. Nobody can claim a session that is locked.
     """
     counts: dict[tuple[UUID, int], tuple[int, int]] = {}
     for turn in turns:
@@ -207,17 +217,14 @@ async def _count_locked(connection: Connection, turns: Sequence[PendingTurn]) ->
         session = turn.rows[0].key.session_id, turn.rows[0].key.epoch
         num_turns, num_tokens = counts.get(session, (0, 0))
         counts[session] = num_turns + bool(sampled), num_tokens + sum(row.node.num_tokens for row in sampled)
-    cursor = await connection.execute(
-        _COUNT_TURNS,
-        [
-            [session for session, _ in counts],
-            [epoch for _, epoch in counts],
-            [num_turns for num_turns, _ in counts.values()],
-            [num_tokens for _, num_tokens in counts.values()],
-        ],
+    columns = (
+        [session for session, _ in counts],
+        [epoch for _, epoch in counts],
+        [num_turns for num_turns, _ in counts.values()],
+        [num_tokens for _, num_tokens in counts.values()],
     )
-    if cursor.rowcount != len(counts):
-        raise TurnRefused("its session is over, or another gateway writes it now")
+    arrays = ", ".join(f"'{{{','.join(map(str, column))}}}'" for column in columns)
+    return Count(f"EXECUTE turns_count ({arrays})", len(counts))
 
 
 def _resolve(turns: Sequence[PendingTurn], error: Exception | None) -> None:
