@@ -16,7 +16,8 @@ GroupId = NewType("GroupId", UUID)
 PolicyVersion = NewType("PolicyVersion", int)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_VALUES = {character: value for value, character in enumerate(_ALPHABET)}
+_CHARACTERS = frozenset(_ALPHABET)
+_TO_BASE_32 = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")  # Python's digits
 _NUM_CHARACTERS = 26  # 26 × 5 bits hold 128 bits
 
 
@@ -61,11 +62,9 @@ def parse_id(kind: IdKind, text: str) -> UUID:
             return UUID(text)
         except ValueError:
             raise ValueError(f"{text!r} is not an identifier of the form {kind}_…") from None
-    if prefix != kind or len(body) != _NUM_CHARACTERS or not set(body) <= _VALUES.keys():
+    if prefix != kind or len(body) != _NUM_CHARACTERS or not _CHARACTERS.issuperset(body):
         raise ValueError(f"{text!r} is not an identifier of the form {kind}_… (26 characters)")
-    number = 0
-    for character in body:
-        number = number << 5 | _VALUES[character]
+    number = int(body.translate(_TO_BASE_32), 32)
     if number >= 1 << 128:
         raise ValueError(f"{text!r} is out of range for an identifier")
     return UUID(int=number)

@@ -10,10 +10,10 @@ pieces.
 import asyncio
 import base64
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from uuid import uuid4
 
 import aiohttp
 import httptools
@@ -138,7 +138,7 @@ class EngineClient:
 
         Raises EngineUnavailable, VersionMismatch and EngineRefused.
         """
-        request_id = uuid4().hex
+        request_id = os.urandom(16).hex()
         is_complete = False
         connection: EngineConnection | None = None
         try:

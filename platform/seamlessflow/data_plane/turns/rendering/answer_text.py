@@ -174,5 +174,5 @@ class Detokenizer:
     def _new_text(self) -> str:
         if len(self._window) == self._num_context:
             return ""
-        known = self._text.decode(self._window[: self._num_context])
+        known = self._text.decode(self._window[: self._num_context]) if self._num_context else ""
         return self._text.decode(self._window)[len(known) :]
