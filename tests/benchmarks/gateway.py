@@ -5,10 +5,12 @@ one that only passes bytes, and LiteLLM's, in one worker process.
 streamed as fast as the client reads, and streams at 50 tokens/s (3 turns), whose cost shows how
 many a core could carry. PostgreSQL commits to disk. Agents, engine and proxy share the machine with
 what is measured: turns/s applies to all of them together, processor time only to the process of the
-gateway or proxy.
+gateway or proxy. One agent alone shows what the gateway adds to the delay of a turn; commits of one
+row to the same database, by a client of its own, show how much of it the disk explains.
 """
 
 import asyncio
+import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -19,6 +21,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from psycopg import AsyncConnection
 
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.types.tags import Role
@@ -39,6 +42,9 @@ TOKENS_PER_S = 50
 STREAMS_GOAL = Goal(250)
 WHOLE_GOAL = Goal(3.5, Bound.AT_MOST, Quantity.RATIO)
 LIVE_GOAL = Goal(3, Bound.AT_MOST, Quantity.RATIO)
+NUM_LONE_EPISODES = 5
+NUM_COMMITS = 100
+ADDED_GOAL = Goal(1, Bound.AT_MOST)  # ms, beside one commit
 LITELLM_GOAL = Goal(30, Bound.AT_LEAST, Quantity.RATIO)
 
 
@@ -84,12 +90,29 @@ class Bench:
     async def pass_through(self, mode: Mode) -> dict[str, float]:
         return await self._load(self.proxy, mode, ["no-key"] * NUM_AGENTS)
 
+    async def added_delay(self) -> dict[str, float]:
+        """Measure the median delay that the gateway adds to a turn of an agent that is alone, and
+        the median time of a commit."""
+        agent = self.world.make_phase(Role.AGENT)
+        groups = await self.world.lease(agent, max_sessions=NUM_LONE_EPISODES)
+        keys = [session["api_key"] for group in groups for session in group["sessions"]]
+        assert self.world.process is not None
+        await self._pace(UNARY)
+        gateway = Program(self.world.process.pid, self.world.base_url)
+        ours_ms, theirs_ms = [
+            statistics.median([delay for key in keys for delay in await self._episode(program, UNARY, key)])
+            for program in (gateway, self.proxy)
+        ]
+        for session in (session for group in groups for session in group["sessions"]):
+            await self.world.finish(agent, session["session_id"], reward=1.0)
+        commit_ms = await _commit_ms(self.world.database_url)
+        return {"added_ms": ours_ms - theirs_ms - commit_ms, "commit_ms": commit_ms}
+
     async def by_litellm(self, mode: Mode) -> dict[str, float]:
         return await self._load(self.litellm, mode, [KEY] * NUM_AGENTS)
 
     async def _load(self, program: Program, mode: Mode, keys: Sequence[str]) -> dict[str, float]:
-        async with self.http.post(f"{self.engine.base_url}/pace/{mode.step_s}", data=b"") as response:
-            assert response.status == 200
+        await self._pace(mode)
         cpu_before_s, started_s = cpu_s(program.pid), time.perf_counter()
         await asyncio.gather(*(self._episode(program, mode, key) for key in keys))
         elapsed_s, used_s = time.perf_counter() - started_s, cpu_s(program.pid) - cpu_before_s
@@ -100,20 +123,29 @@ class Bench:
             "streams_per_core": num_turns * NUM_TOKENS / used_s / TOKENS_PER_S,
         }
 
-    async def _episode(self, program: Program, mode: Mode, key: str) -> None:
-        """Every request continues from the canned answer, so both sides are sent the same bytes."""
+    async def _pace(self, mode: Mode) -> None:
+        async with self.http.post(f"{self.engine.base_url}/pace/{mode.step_s}", data=b"") as response:
+            assert response.status == 200
+
+    async def _episode(self, program: Program, mode: Mode, key: str) -> list[float]:
+        """Return how long each turn took, in milliseconds. Every request continues from the canned
+        answer, so both sides are sent the same bytes."""
+        delays_ms: list[float] = []
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Work this out: " + "12 + 34. " * 20}]
         for _ in range(mode.num_turns):
             body = msgspec.json.encode({"model": MODEL, "messages": messages, "stream": mode.is_streamed})
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
             url = f"{program.base_url}/v1/chat/completions"
+            started_s = time.perf_counter()
             async with self.http.post(url, data=body, headers=headers) as response:
                 raw = await response.read()
                 assert response.status == 200, raw
+            delays_ms.append((time.perf_counter() - started_s) * 1e3)
             messages += [
                 {"role": "assistant", "content": self.answer},
                 {"role": "user", "content": "And now?"},
             ]
+        return delays_ms
 
     def _check_recorded(self, agent: PhaseClaims, mode: Mode) -> None:
         """Check that all turns of this phase's sessions are stored and that each joined its tree
@@ -139,8 +171,26 @@ async def measure() -> list[Row]:
                 }
             )
             rows += _rows(mode, samples)
-        rows.append(await _litellm_row(bench))
+        rows += [await _added_row(bench), await _litellm_row(bench)]
     return rows + await measure_held()
+
+
+async def _added_row(bench: Bench) -> Row:
+    samples = (await interleaved({"gateway": bench.added_delay}))["gateway"]
+    metric = "whole answers: delay that the gateway adds for one agent, p50, less one commit"
+    return Row(metric, "ms", samples["added_ms"], "one commit", samples["commit_ms"], ADDED_GOAL)
+
+
+async def _commit_ms(database_url: str) -> float:
+    """Return the median time to commit one row."""
+    delays_ms: list[float] = []
+    async with await AsyncConnection.connect(database_url, autocommit=True) as connection:
+        await connection.execute("CREATE TABLE IF NOT EXISTS benchmark_commit (number int)")
+        for number in range(NUM_COMMITS):
+            started_s = time.perf_counter()
+            await connection.execute("INSERT INTO benchmark_commit VALUES (%s)", [number])
+            delays_ms.append((time.perf_counter() - started_s) * 1e3)
+    return statistics.median(delays_ms)
 
 
 async def _litellm_row(bench: Bench) -> Row:
