@@ -210,13 +210,19 @@ class TrainEngine:
     def _measure(
         self, plan: TrainPlan, temperature: float, step_version: int, statistics: StepStatistics
     ) -> None:
-        """Add samples without a gradient to the metrics, by a forward pass.
+        """Add some samples without a gradient to the metrics by a forward pass; they stand for all of them.
 
         Groups that are solved or hopeless have no advantages, and their entropy differs from that of the others.
         Without them the means would describe only tasks about which the policy is still unsure.
         """
         for micro_batch, counts in self._own(plan.measured):
-            self._loss(micro_batch, temperature, step_version, statistics if counts else None)
+            self._loss(
+                micro_batch,
+                temperature,
+                step_version,
+                statistics if counts else None,
+                weight=plan.measured_weight,
+            )
 
     def _kl_into_rewards(
         self, batch: Batch, step_version: int, masks: GuideMasks | None
@@ -307,6 +313,8 @@ class TrainEngine:
         temperature: float,
         step_version: int,
         statistics: StepStatistics | None,
+        *,
+        weight: float = 1.0,
     ) -> Tensor:
         tensor = self._tensor
         inputs = self._inputs(micro_batch, temperature)
@@ -326,7 +334,7 @@ class TrainEngine:
         )
         parts = policy_loss(logprobs, terms, self._spec.algorithm, entropies=entropies)
         if statistics is not None:
-            statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
+            statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts, weight=weight)
         return parts.loss
 
     @property

@@ -113,16 +113,24 @@ class StepStatistics:
     has_sampler: bool = (
         True  # false: policies of other jobs sampled the tokens, and nothing is compared with them
     )
-    num_tokens: int = 0
-    num_current: int = 0
-    num_sequences: int = 0
+    num_tokens: float = 0.0
+    num_current: float = 0.0
+    num_sequences: float = 0.0
     loss: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
     maxima: dict[str, float] = field(default_factory=dict)
 
     @torch.no_grad()
-    def add(self, *, logprobs: Tensor, entropies: Tensor, terms: TokenTerms, parts: LossParts) -> None:
-        """Add a micro-batch; all tensors are [N]."""
+    def add(
+        self,
+        *,
+        logprobs: Tensor,
+        entropies: Tensor,
+        terms: TokenTerms,
+        parts: LossParts,
+        weight: float = 1.0,
+    ) -> None:
+        """Add a micro-batch; all tensors are [N]. Each token counts `weight` times, but its loss once."""
         log_ratio = (logprobs - terms.behaviour_logprobs).double()
         ratio = bounded(log_ratio).exp()
         sums = {
@@ -139,20 +147,20 @@ class StepStatistics:
         }
         if parts.kl_reference is not None:
             sums["kl_reference"] = parts.kl_reference.double().sum()
-        self._accumulate(sums, {"ratio": ratio, "weight": parts.weights})
+        self._accumulate(sums, {"ratio": ratio, "weight": parts.weights}, weight)
         self.loss += float(parts.loss.detach())
-        self.num_tokens += len(logprobs)
-        self.num_sequences += terms.num_sequences
-        self.add_mismatch(log_ratio[terms.is_current])
+        self.num_tokens += weight * len(logprobs)
+        self.num_sequences += weight * terms.num_sequences
+        self.add_mismatch(log_ratio[terms.is_current], weight)
 
     @torch.no_grad()
-    def add_mismatch(self, log_ratio: Tensor) -> None:
+    def add_mismatch(self, log_ratio: Tensor, weight: float = 1.0) -> None:
         """Add M tokens sampled by exactly the weights of this step: trainer's minus sampler's logprobs, [M]."""
         log_ratio = log_ratio.double()
         mismatch = log_ratio.abs()
         sums = {"mismatch": mismatch.sum(), "mismatch_kl": _k3(log_ratio).sum()}
-        self._accumulate(sums, {"mismatch": mismatch})
-        self.num_current += len(mismatch)
+        self._accumulate(sums, {"mismatch": mismatch}, weight)
+        self.num_current += weight * len(mismatch)
 
     def totals(self) -> Totals:
         """Return all sums, to be added to those of other ranks."""
@@ -162,9 +170,9 @@ class StepStatistics:
     def add_totals(self, totals: Totals) -> None:
         counts, sums, maxima = totals
         self.loss += counts["loss"]
-        self.num_tokens += int(counts["tokens"])
-        self.num_current += int(counts["current"])
-        self.num_sequences += int(counts["sequences"])
+        self.num_tokens += counts["tokens"]
+        self.num_current += counts["current"]
+        self.num_sequences += counts["sequences"]
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
         for name, value in maxima.items():
@@ -174,9 +182,9 @@ class StepStatistics:
         """Return means over the computed tokens."""
         return {**self._of_training(), **self._of_mismatch()}
 
-    def _accumulate(self, sums: Mapping[str, Tensor], maxima: Mapping[str, Tensor]) -> None:
+    def _accumulate(self, sums: Mapping[str, Tensor], maxima: Mapping[str, Tensor], weight: float) -> None:
         for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+            self.sums[name] = self.sums.get(name, 0.0) + weight * float(value)
         for name, values in maxima.items():
             if len(values):
                 self.maxima[name] = max(self.maxima.get(name, 0.0), float(values.max()))

@@ -24,6 +24,9 @@ from seamlessflow.core.batching.packing import Pack, deal, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, TokenMasks
 
+# Late in training most samples have no advantage, and measuring all of them would cost more than training the others.
+MEASURED_STRIDE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
@@ -51,7 +54,10 @@ class TrainPlan:
     """What one training step will do with a batch."""
 
     micro_batches: list[MicroBatch]
-    measured: list[MicroBatch]  # trained tokens without a gradient, computed for the metrics only
+    measured: list[MicroBatch]  # some trained tokens without a gradient, computed for the metrics only
+    measured_weight: (
+        float  # of each of these tokens in the metrics: it stands for those that are not computed
+    )
     num_tokens: int
     num_linear_tokens: int  # if every branch were written out
     num_trained_tokens: int  # admitted by the staleness rule
@@ -75,8 +81,9 @@ def plan_batch(
 ) -> TrainPlan:
     """Apply the staleness rule, weight the tokens, and cut the batch. `masks`: those of its guided answers.
 
-    Samples without any advantage are only measured, without a backward pass, unless KL or entropy needs one or
-    `computes_all`. Data that other jobs recorded (`is_offline`) has no version of this job, so it is never stale.
+    Samples without any advantage get no backward pass, unless KL or entropy needs one or `computes_all`. One in
+    MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
+    version of this job, so it is never stale.
     Raises ValueError if the batch trains a token that nothing predicts, or contains trees while `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
@@ -105,12 +112,14 @@ def plan_batch(
         aggregation=algorithm.aggregation,
         constant=aggregation_constant,
     )
-    computed, measured = ((num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient)
+    computed, flat = (num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient
+    measured = _every_few(flat, batch.header.number)
     oldest = lags.oldest[(num_admitted > 0) & (not is_offline)]
     marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales, masks=masks)
     return TrainPlan(
         micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),
         measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
+        measured_weight=float(num_admitted[flat].sum() / num_admitted[measured].sum()) if flat.any() else 0.0,
         num_tokens=len(batch.token_ids),
         num_linear_tokens=layout.num_linear_tokens,
         num_trained_tokens=int(num_admitted.sum()),
@@ -129,6 +138,15 @@ def _admitted_tokens(
         return algorithm.staleness_bound.admitted_tokens(batch.versions, step_version=step_version)
     samples = algorithm.staleness_bound.admitted_samples(lags)
     return np.repeat(samples, np.diff(batch.sample_starts))
+
+
+def _every_few(is_wanted: NDArray[np.bool_], number: int) -> NDArray[np.bool_]:
+    """Return one in MEASURED_STRIDE of the wanted samples [S], at least one if there are any, by the batch's number."""
+    wanted = np.flatnonzero(is_wanted)
+    chosen = np.zeros_like(is_wanted)
+    if len(wanted):
+        chosen[wanted[number % min(MEASURED_STRIDE, len(wanted)) :: MEASURED_STRIDE]] = True
+    return chosen
 
 
 def _sums_by_sample(values: NDArray[np.int64], starts: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from deepspeed.utils import safe_get_full_optimizer_state
+from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
 from seamlessflow.core.algorithms.options import AlgorithmName
@@ -21,6 +22,7 @@ from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, Reference
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.engine import TrainEngine
+from seamlessflow_workers.train.step.micro_batches import TrainPlan
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.plain_advantages import plain_kl_advantages
 from tests.fixtures.trainer_harness import make_batch, make_spec
@@ -64,20 +66,32 @@ def without_advantages_from(batch: Batch, *, sample: int) -> Batch:
     )
 
 
-def exact_figures(model: torch.nn.Module, batch: Batch) -> dict[str, float]:
-    """Over every trained token of the batch: mean entropy, effective sample size as a share, k1 to the sampler."""
-    trained = batch.loss_mask != 0
+def token_weights(plan: TrainPlan, num_tokens: int) -> NDArray[np.float64]:
+    """[T] how often each token counts in the metrics."""
+    weights = np.zeros(num_tokens)
+    for micro_batches, weight in ((plan.micro_batches, 1.0), (plan.measured, plan.measured_weight)):
+        for micro_batch in micro_batches:
+            weights[micro_batch.places] = weight
+    return weights
+
+
+def exact_figures(model: torch.nn.Module, batch: Batch, weights: NDArray[np.float64]) -> dict[str, float]:
+    """With [T] weights of the tokens: mean entropy, effective sample size as a share, k1 to the sampler."""
     entropies = []
     for start, end in zip(batch.sample_starts[:-1], batch.sample_starts[1:], strict=True):
         ids = torch.from_numpy(batch.token_ids[start:end].astype(np.int64))[None]
         logprobs = torch.log_softmax(model(input_ids=ids).logits[0, :-1] / TEMPERATURE, -1)
         entropies += [np.zeros(1), -(logprobs.exp() * logprobs).sum(-1).detach().numpy()]
-    log_ratio = (exact_logprobs(model, batch).detach().numpy() - batch.behaviour_logprobs)[trained]
+    log_ratio = exact_logprobs(model, batch).detach().numpy() - batch.behaviour_logprobs
     ratio = np.exp(log_ratio)
+
+    def mean(values: NDArray[np.float64]) -> float:
+        return float(np.average(values, weights=weights))
+
     return {
-        "train/entropy": float(np.concatenate(entropies)[trained].mean()),
-        "train/ess": float(ratio.mean() ** 2 / np.square(ratio).mean()),
-        "train/kl_behaviour": float(-log_ratio.mean()),
+        "train/entropy": mean(np.concatenate(entropies)),
+        "train/ess": mean(ratio) ** 2 / mean(np.square(ratio)),
+        "train/kl_behaviour": -mean(log_ratio),
     }
 
 
@@ -140,7 +154,9 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
     fresh = fresh_engine.step(served, step_version=0, optimizer_step=1)
     tensors = engine.tensors()
     half = without_advantages_from(noisy, sample=5)
-    measured = TrainEngine(model_path, spec).step(half, step_version=0, optimizer_step=1)
+    half_engine = TrainEngine(model_path, spec)
+    half_plan = half_engine._plan(half, 0, None)
+    measured = half_engine.step(half, step_version=0, optimizer_step=1)
     return {
         "case": name,
         "loss_error": abs(metrics["train/loss"] - oracle.loss),
@@ -152,6 +168,8 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         "untrained_mismatch_max": untrained["train/mismatch_max"],
         "kl_reference": metrics.get("train/kl_reference"),
         "half_flat": {name: measured[name] for name in ("train/entropy", "train/ess", "train/kl_behaviour")},
+        "half_exact": exact_figures(exact, half, token_weights(half_plan, len(half.token_ids))),
+        "num_measured": sum(micro_batch.num_sequences for micro_batch in half_plan.measured),
         "num_tensors": len(tensors),
         "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),
     }
@@ -167,7 +185,7 @@ def main(model_path: Path) -> None:
     noisy = dataclasses.replace(batch, behaviour_logprobs=((exact + noise) * trained).astype(np.float32))
     for name, (stage, options) in cases().items():
         row = check(name, model_path, noisy, stage, options)
-        print(json.dumps({**row, "exact": exact_figures(policy, noisy)}), flush=True)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +12,13 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, own_micro_batches, plan_batch
+from seamlessflow_workers.train.step.micro_batches import (
+    MEASURED_STRIDE,
+    MicroBatch,
+    TrainPlan,
+    own_micro_batches,
+    plan_batch,
+)
 from tests.fixtures.random_sessions import random_session
 from tests.fixtures.random_trees import branch_tokens
 from tests.fixtures.trainer_harness import make_batch
@@ -100,13 +107,18 @@ def test_inputs_are_the_tokens_of_the_sample_from_its_start() -> None:
         assert not inputs[length:].any()
 
 
+def with_flat_samples(batch: Batch, samples: list[int]) -> Batch:
+    is_flat = np.isin(batch.layout.samples, samples)
+    return dataclasses.replace(
+        batch,
+        advantages_positive=np.where(is_flat, np.float32(0), batch.advantages_positive),
+        advantages_negative=np.where(is_flat, np.float32(0), batch.advantages_negative),
+    )
+
+
 def test_samples_without_advantage_are_skipped_but_counted() -> None:
-    batch = make_batch(7)
+    batch = with_flat_samples(make_batch(7), [0])
     first = slice(int(batch.sample_starts[0]), int(batch.sample_starts[1]))
-    for name in ("advantages_positive", "advantages_negative"):
-        advantages = getattr(batch, name).copy()
-        advantages[first] = 0
-        batch = dataclasses.replace(batch, **{name: advantages})
     assert batch.loss_mask[first].any()
     without_kl, with_kl = plan(batch), plan(batch, kl_coef=0.1)
     assert without_kl.num_trained_tokens == with_kl.num_trained_tokens == int(batch.loss_mask.sum())
@@ -146,6 +158,29 @@ def test_batch_without_contrast_has_nothing_to_compute() -> None:
     result = plan(make_batch(3, is_flat=True))
     assert result.micro_batches == []
     assert result.num_trained_tokens > 0
+
+
+def test_of_samples_without_advantage_a_few_are_measured_and_stand_for_all_in_turn() -> None:
+    batch, seen = make_batch(7, is_flat=True), set()
+    for number in range(MEASURED_STRIDE):
+        result = plan(dataclasses.replace(batch, header=msgspec.structs.replace(batch.header, number=number)))
+        places = {int(place) for micro in result.measured for place in micro.places}
+        assert result.measured_weight * len(places) == pytest.approx(result.num_trained_tokens)
+        assert not seen & places
+        seen |= places
+    assert seen == set(np.flatnonzero(batch.loss_mask).tolist())
+
+
+def test_at_least_one_sample_without_advantage_is_measured() -> None:
+    batch = with_flat_samples(make_batch(7), [2])
+    for number in range(MEASURED_STRIDE):
+        result = plan(dataclasses.replace(batch, header=msgspec.structs.replace(batch.header, number=number)))
+        assert (sum(micro.num_sequences for micro in result.measured), result.measured_weight) == (1, 1.0)
+
+
+def test_a_batch_in_which_all_samples_have_a_gradient_measures_none() -> None:
+    result = plan(make_batch(7))
+    assert (result.measured, result.measured_weight) == ([], 0.0)
 
 
 def test_a_trained_first_token_is_refused_because_nothing_predicts_it() -> None:
