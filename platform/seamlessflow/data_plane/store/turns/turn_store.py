@@ -2,10 +2,10 @@
 
 `commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
 flight; turns that arrive during a flush share the next one. After a flush of several turns, the next waits as long as
-this one took, at most GATHER_S, so that busy times make few large flushes; a lone turn never waits for a timer. If the
-connection is lost, the flush is repeated on a new one without the turns that the lost flush stored: each is stored
-exactly once. Invariant: a turn is stored only while its session is open and names the epoch under which this gateway
-holds it.
+this one took, at most GATHER_S, so that busy times make few large flushes; the turns of a lone agent never wait for a
+timer. If the connection is lost, the flush is repeated on a new one without the turns that the lost flush stored: each
+is stored exactly once. Invariant: a turn is stored only while its session is open and names the epoch under which this
+gateway holds it.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
