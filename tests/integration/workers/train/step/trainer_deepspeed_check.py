@@ -85,7 +85,7 @@ def exact_figures(model: torch.nn.Module, batch: Batch, weights: NDArray[np.floa
     log_ratio = exact_logprobs(model, batch).detach().numpy() - batch.behaviour_logprobs
     ratio = np.exp(log_ratio)
 
-    def mean(values: NDArray[np.float64]) -> float:
+    def mean(values: NDArray[np.floating]) -> float:
         return float(np.average(values, weights=weights))
 
     return {

@@ -161,7 +161,8 @@ def test_batch_without_contrast_has_nothing_to_compute() -> None:
 
 
 def test_of_samples_without_advantage_a_few_are_measured_and_stand_for_all_in_turn() -> None:
-    batch, seen = make_batch(7, is_flat=True), set()
+    batch = make_batch(7, is_flat=True)
+    seen: set[int] = set()
     for number in range(MEASURED_STRIDE):
         result = plan(dataclasses.replace(batch, header=msgspec.structs.replace(batch.header, number=number)))
         places = {int(place) for micro in result.measured for place in micro.places}
