@@ -17,6 +17,7 @@ from tests.fixtures.gateway_world import GatewayWorld, database_copied, gateway_
 from tests.fixtures.guided_model import embedded_engine
 
 PROGRAM_TIMEOUT_S = 90.0
+STEP_S = 0.004  # between tokens; those that arrive at once would be one event of a stream
 # Sessions are never rewarded here, so the job has room for all of their groups.
 JOB: dict[str, Any] = {
     "environment": "external",
@@ -100,7 +101,8 @@ async def agents_world_made(
 ) -> AsyncIterator[AgentsWorld]:
     with database_copied(template) as url:
         async with gateway_world_made(url, services, folder) as gateway:
-            await gateway.start_engines(play, **JOB)
+            (engine,) = await gateway.start_engines(play, **JOB)
+            engine.step_s = STEP_S
             gateway.make_token()
             yield AgentsWorld(gateway)
 
