@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import logging
 import os
+import select
 import time
 from http import HTTPStatus
 from uuid import UUID
@@ -71,9 +72,20 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
         max_size=max_size,
         open=False,
         timeout=START_TIMEOUT_S,
-        check=AsyncConnectionPool.check_connection,
+        check=_check,
         kwargs={"autocommit": True, **KEEPALIVES},
     )
+
+
+async def _check(connection: Connection) -> None:
+    """Raise psycopg.OperationalError if the server has ended an idle connection.
+
+    A server that ends it says so. Only then is it asked, because a question for every use is a fifth of all commits.
+    """
+    news = select.poll()
+    news.register(connection.pgconn.socket, select.POLLIN)
+    if news.poll(0):
+        await Pool.check_connection(connection)
 
 
 async def database_now(connection: Connection) -> datetime.datetime:
