@@ -4,7 +4,6 @@ import copy
 import functools
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import pytest
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
-from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.prompt import PromptRequest, prompt_make
 from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     NO_LIMIT,
@@ -70,9 +69,9 @@ def long_session(text: ModelText, template: RealTemplate) -> list[tuple[PrefixTr
 
 @templates
 def test_turn_60_renders_and_encodes_only_what_is_new(
-    template: RealTemplate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    template: RealTemplate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = model_text_load(template.write(tmp_path))
+    text = template.load()
     _, (tree, messages) = long_session(text, template)
     rendered: list[int] = []
     render = text.template.render
@@ -88,9 +87,9 @@ def test_turn_60_renders_and_encodes_only_what_is_new(
     assert rendered == [3, 2]  # a message in place of all others, the last answer, and the result
 
 
-def test_turn_60_costs_at_most_twice_as_much_as_turn_5(tmp_path: Path) -> None:
+def test_turn_60_costs_at_most_twice_as_much_as_turn_5() -> None:
     template = REAL_TEMPLATES[1]
-    text = model_text_load(template.write(tmp_path))
+    text = template.load()
     early, late = long_session(text, template)
     work = [functools.partial(planned, tree, text, messages) for tree, messages in (early, late)]
     spent = [[cpu_s(each) for each in work] for _ in range(NUM_TRIES)]

@@ -1,7 +1,6 @@
 """Turns join under the chat templates of real models: the sampled tokens stay, and the template's own text follows."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.turns.rendering import prompt
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
 from tests.fixtures.family_cases import TOOLS
 from tests.fixtures.real_templates import QUESTION, REAL_TEMPLATES, RESULT, RealTemplate
@@ -77,10 +76,8 @@ class Session:
 
 
 @templates
-def test_tool_calls_finals_and_cut_answers_join_without_reasoning(
-    template: RealTemplate, tmp_path: Path
-) -> None:
-    text = model_text_load(template.write(tmp_path))
+def test_tool_calls_finals_and_cut_answers_join_without_reasoning(template: RealTemplate) -> None:
+    text = template.load()
     assert text.family.name is template.family
     session = Session(text, keeps_reasoning=False)
     call, final = template.call + template.call_end, template.final + template.final_end
@@ -99,8 +96,8 @@ def test_tool_calls_finals_and_cut_answers_join_without_reasoning(
 
 
 @templates
-def test_a_tool_loop_joins_with_reasoning(template: RealTemplate, tmp_path: Path) -> None:
-    text = model_text_load(template.write(tmp_path))
+def test_a_tool_loop_joins_with_reasoning(template: RealTemplate) -> None:
+    text = template.load()
     session = Session(text, keeps_reasoning=True)
     call = template.call + template.call_end
     path = session.turn(call).prompt_ids + text.encode(call)
@@ -112,9 +109,9 @@ def test_a_tool_loop_joins_with_reasoning(template: RealTemplate, tmp_path: Path
 
 @templates
 def test_reasoning_that_the_agent_hands_back_stays_after_a_question_if_the_job_retains_it(
-    template: RealTemplate, tmp_path: Path
+    template: RealTemplate,
 ) -> None:
-    text = model_text_load(template.write(tmp_path))
+    text = template.load()
     final = template.final + template.final_end
     session = Session(text, keeps_reasoning=True)
     session.turn(final)
@@ -133,9 +130,9 @@ def test_reasoning_that_the_agent_hands_back_stays_after_a_question_if_the_job_r
 @templates
 @pytest.mark.parametrize("keeps_reasoning", [False, True])
 def test_a_turn_rendered_from_its_last_messages_equals_one_rendered_whole(
-    template: RealTemplate, keeps_reasoning: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    template: RealTemplate, keeps_reasoning: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = model_text_load(template.write(tmp_path))
+    text = template.load()
     call, final = template.call + template.call_end, template.final + template.final_end
     answers = (call, call, final, template.final, call, call, final, final)
     session = Session(text, keeps_reasoning=keeps_reasoning)
@@ -151,9 +148,9 @@ def test_a_turn_rendered_from_its_last_messages_equals_one_rendered_whole(
     assert [session.turn(answer) for answer in answers] == short
 
 
-def test_an_answer_that_ends_with_another_mark_than_the_next_turn_opens_with_keeps_it(tmp_path: Path) -> None:
+def test_an_answer_that_ends_with_another_mark_than_the_next_turn_opens_with_keeps_it() -> None:
     glm = next(template for template in REAL_TEMPLATES if template.family.value == "glm")
-    text = model_text_load(glm.write(tmp_path))
+    text = glm.load()
     session = Session(text, keeps_reasoning=False)
     path = session.turn(glm.call + glm.final_end).prompt_ids + text.encode(glm.call + glm.final_end)
     plan = session.turn(glm.final + glm.final_end)
