@@ -49,18 +49,11 @@ def test_trees_hold_and_compute_fewer_tokens(rows: dict[str, Row], case: str) ->
     assert (rows[case]["num_micro_batches"] > 1) == (case == "cut")
 
 
-def step_of_two_ranks(check: list[str]) -> dict[str, Row]:
-    """What rank 0 says; the ranks meet on the loopback, on a port that the launcher finds."""
-    launcher = ["torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
-    meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
-    return run_check([*launcher, *meeting, "-m", *check], GLOO_SOCKET_IFNAME="lo")
-
-
 def test_two_ranks_take_the_step_of_one_in_every_zero_stage(tmp_path: Path) -> None:
     model = tmp_path / "model"
     make_model(model)
     check = ["tests.integration.workers.train.trees.trainer_trees_check", str(model), "ranks"]
-    one, two = run_check(check), step_of_two_ranks(check)
+    one, two = run_check(check), run_check(check, num_ranks=2)
     assert list(two) == [f"stage {stage}" for stage in (0, 1, 2, 3)]
     expected = np.array(one["stage 0"]["moments"])
     for case, row in two.items():
