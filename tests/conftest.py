@@ -4,6 +4,7 @@ Django is set up for all tests, but only those that ask for a database get one: 
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
+from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-untyped]
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
@@ -75,6 +77,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesWh
     """Use this scheduler whatever `--dist` says. `loadgroup` does not help: xdist 3.8 loses its
     group names with pytest 9.2."""
     return FilesWhole(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files_are_found_once() -> Iterator[None]:
+    """Django's test client loads the middleware anew, and WhiteNoise then describes all static files: two thirds of
+    a test with many clients. Nothing adds a file while tests run."""
+    describe_all, described = WhiteNoiseMiddleware.add_files_from_finders, dict[str, object]()
+
+    def described_once(middleware: WhiteNoiseMiddleware) -> None:
+        if not described:
+            describe_all(middleware)
+            described.update(middleware.files)
+        middleware.files.update(described)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", described_once)
+        yield
 
 
 @pytest.fixture(scope="session")
