@@ -189,7 +189,10 @@ def _parents(process: psutil.Process) -> list[psutil.Process]:
     return parents
 
 
-def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
+def new_platform(root: Path, *, model_root: Path, checkout: Path | None = None) -> PlatformProcess:
+    """Return a platform that runs the code of this repository, or of another `checkout` of it."""
     ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    if checkout is not None:
+        environ["PYTHONPATH"] = os.pathsep.join(str(checkout / part) for part in ("platform", "workers", "."))
     return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})

@@ -6,10 +6,15 @@ which does everything (sampling, learning, copying weights); calls are compared 
 together. Processor time depends less than wall time on what else the machine does; on cores that
 share units it still varies by a tenth. A repeat is a stretch of one long job between two published
 versions, so starts are not included. Commits of PostgreSQL are counted as well.
+
+With the environment variable BASE, a revision of this repository, the same job also runs on the code
+of that revision. The two platforms then take turns, and further rows compare their calls.
 """
 
 import asyncio
+import itertools
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +30,7 @@ import psycopg
 from seamlessflow.cli.demo import example_spec
 from tests.acceptance.models import example_model, example_tasks
 from tests.acceptance.platform_process import PlatformProcess, new_platform
-from tests.benchmarks.report import Measured, Row
+from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
 from tests.fixtures.repository import ROOT
 
 LEARNING_RATE = 2e-4
@@ -33,8 +38,12 @@ MAX_NUM_SEQS = 12
 NUM_BEFORE = 8  # updates: starts, empty caches
 NUM_COUNTED = 24
 NUM_REPEATS = 3
+NUM_TURNS = 2  # of each platform, if two of them are compared
+NUM_REPEATS_IN_TURN = 2
 POLL_S = 0.02
 TIMEOUT_S = 300.0
+BASE_VARIABLE = "BASE"
+PLANES_GOAL = Goal(0.5, Bound.AT_MOST, Quantity.RATIO)
 ALONE = "one process without planes, all of it"
 WHOLE, PLANES, CALLS, COMMITS = "the whole platform", "the planes", "calls", "commits"
 # The first entry whose word is in the command line applies.
@@ -90,43 +99,119 @@ def stretch(before: Reading, after: Reading) -> dict[str, float]:
 
 
 async def measure() -> list[Row]:
-    return await asyncio.to_thread(_measure)
+    return await asyncio.to_thread(_measure, os.environ.get(BASE_VARIABLE))
 
 
-def _measure() -> list[Row]:
+def _measure(revision: str | None) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = {"model": example_model(root / "calculator"), "tasks": example_tasks(root / "tasks.jsonl")}
-        ours = list(_platform_stretches(root, files))
-        alone = Measured(list(_alone_ms(files)))
-    return rows_of(ours, alone)
+        if revision is None:
+            ours = list(_platform_stretches(root, files, num_repeats=NUM_REPEATS))
+            return rows_of(ours, Measured(list(_alone_ms(files))))
+        ours, base = _in_turns(root, files, checkout=_checkout(revision, root / "base"))
+        return rows_of(ours, Measured(list(_alone_ms(files)))) + base_rows_of(ours, base, revision)
+
+
+def _checkout(revision: str, folder: Path) -> Path:
+    """Write the files of a revision into `folder`. Raises subprocess.CalledProcessError if there is
+    no such revision."""
+    folder.mkdir()
+    archive = subprocess.run(
+        ["git", "archive", revision, "platform", "workers", "tests", "deploy", "manage.py"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
+    return folder
+
+
+def _in_turns(
+    root: Path, files: Mapping[str, Path], *, checkout: Path
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return stretches of this repository's code and of the checkout's, measured alternately."""
+    ours: list[dict[str, float]] = []
+    base: list[dict[str, float]] = []
+    for turn, (stretches, code) in itertools.product(range(NUM_TURNS), ((base, checkout), (ours, None))):
+        home = root / f"turn-{turn}-{'ours' if code is None else 'base'}"
+        home.mkdir()
+        stretches += _platform_stretches(
+            root, files, num_repeats=NUM_REPEATS_IN_TURN, home=home, checkout=code
+        )
+    return ours, base
 
 
 def rows_of(ours: Sequence[Mapping[str, float]], alone: Measured) -> list[Row]:
     """`ours` are stretches of the platform; `alone` are milliseconds per update of the single
     process."""
-    kinds = [kind for kind in ours[0] if kind not in (CALLS, COMMITS)]
-    kinds.sort(key=lambda kind: ours[0][kind], reverse=True)
-
-    def per_update(kind: str) -> Measured:
-        return Measured([each[kind] for each in ours])
-
-    def per_call(kind: str) -> Measured:
-        return Measured([each[kind] / each[CALLS] for each in ours])
-
+    kinds = _kinds(ours)
+    whole = _per_call(ours, WHOLE)
     return [
-        *(Row(f"{kind}: an update", "ms", per_update(kind), ALONE, alone) for kind in kinds),
-        *(Row(f"{kind}: a call", "ms", per_call(kind), "all of it", per_call(WHOLE)) for kind in kinds),
-        Row("commits: an update", "commits", per_update(COMMITS), "model calls", per_update(CALLS)),
+        *(
+            Row(f"{kind}: an update", "ms", Measured([one.get(kind, 0.0) for one in ours]), ALONE, alone)
+            for kind in kinds
+        ),
+        *(Row(f"{kind}: a call", "ms", _per_call(ours, kind), "all of it", whole) for kind in kinds),
+        Row(
+            "commits: an update",
+            "commits",
+            Measured([one[COMMITS] for one in ours]),
+            "model calls",
+            Measured([one[CALLS] for one in ours]),
+        ),
     ]
 
 
-def _platform_stretches(root: Path, files: Mapping[str, Path]) -> Iterator[dict[str, float]]:
-    platform = new_platform(root / "home", model_root=root)
+def base_rows_of(
+    ours: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]], revision: str
+) -> list[Row]:
+    """Compare the calls of two platforms: milliseconds of each kind of process, and commits."""
+    return [
+        *(
+            Row(
+                f"{kind}: a call, two revisions",
+                "ms",
+                _per_call(ours, kind),
+                revision,
+                _per_call(base, kind),
+                PLANES_GOAL if kind == PLANES else None,
+            )
+            for kind in _kinds(base)
+        ),
+        Row(
+            "commits: a call, two revisions",
+            "commits",
+            _per_call(ours, COMMITS),
+            revision,
+            _per_call(base, COMMITS),
+        ),
+    ]
+
+
+def _kinds(stretches: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the kinds of processes and the sums, the dearest first."""
+    kinds = [kind for kind in stretches[0] if kind not in (CALLS, COMMITS)]
+    return sorted(kinds, key=lambda kind: stretches[0][kind], reverse=True)
+
+
+def _per_call(stretches: Sequence[Mapping[str, float]], kind: str) -> Measured:
+    return Measured([one.get(kind, 0.0) / one[CALLS] for one in stretches])
+
+
+def _platform_stretches(
+    root: Path,
+    files: Mapping[str, Path],
+    *,
+    num_repeats: int,
+    home: Path | None = None,
+    checkout: Path | None = None,
+) -> Iterator[dict[str, float]]:
+    platform = new_platform(home or root / "home", model_root=root, checkout=checkout)
     platform.start()
     try:
         with platform.client() as client:
-            num_updates = NUM_BEFORE + NUM_REPEATS * NUM_COUNTED + 1
+            num_updates = NUM_BEFORE + num_repeats * NUM_COUNTED + 1
             spec = example_spec(
                 files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=num_updates
             )
@@ -135,7 +220,7 @@ def _platform_stretches(root: Path, files: Mapping[str, Path]) -> Iterator[dict[
         (scheduler,) = platform.find("run_scheduler")
         with psycopg.connect(scheduler.environ()["DATABASE_URL"], autocommit=True) as connection:
             before = _reading_at(platform, connection, NUM_BEFORE)
-            for _ in range(NUM_REPEATS):
+            for _ in range(num_repeats):
                 after = _reading_at(platform, connection, before.num_updates + NUM_COUNTED)
                 yield stretch(before, after)
                 before = after

@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.benchmarks.cost import CALLS, COMMITS, OTHER, PLANES, WHOLE, Reading, kind_of, rows_of, stretch
+from tests.benchmarks.cost import (
+    CALLS,
+    COMMITS,
+    OTHER,
+    PLANES,
+    WHOLE,
+    Reading,
+    base_rows_of,
+    kind_of,
+    rows_of,
+    stretch,
+)
 from tests.benchmarks.report import Measured
 
 
@@ -37,3 +48,14 @@ def test_rows_compare_updates_with_the_single_process_and_calls_with_the_total()
     assert rows["gateway: a call"].measured.median == pytest.approx(10.0)
     assert rows["gateway: a call"].ratio == pytest.approx(1 / 3)
     assert rows["commits: an update"].ratio == pytest.approx(2.0)
+
+
+def test_calls_are_compared_with_those_of_another_revision() -> None:
+    ours = [{"gateway": 60.0, PLANES: 60.0, WHOLE: 200.0, CALLS: 10.0, COMMITS: 5.0}] * 3
+    base = [{"gateway": 90.0, "web": 30.0, PLANES: 120.0, WHOLE: 260.0, CALLS: 8.0, COMMITS: 16.0}] * 3
+    rows = {row.metric: row for row in base_rows_of(ours, base, "0123abc")}
+    assert rows["the planes: a call, two revisions"].ratio == pytest.approx(0.4)
+    assert rows["the planes: a call, two revisions"].is_met
+    assert rows["web: a call, two revisions"].measured.median == 0.0
+    assert rows["commits: a call, two revisions"].ratio == pytest.approx(0.25)
+    assert {row.baseline for row in rows.values()} == {"0123abc"}
