@@ -79,6 +79,8 @@ def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
 
 def _makes_strict(session: LiveSession, demand: Demand) -> bool:
     """Return whether calls can be guided: not every vLLM can, nor every family's calls."""
+    if session.job.spec.rollout.engine is not EngineKind.EMBEDDED:
+        return False
     text = session.job.text
     try:
         calls_check(
@@ -88,7 +90,7 @@ def _makes_strict(session: LiveSession, demand: Demand) -> bool:
         )
     except InvalidGuideError:
         return False
-    return session.job.spec.rollout.engine is EngineKind.EMBEDDED
+    return True
 
 
 def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) -> int:
