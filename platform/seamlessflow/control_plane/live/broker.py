@@ -12,6 +12,8 @@ import msgspec
 import redis
 import redis.asyncio
 from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from seamlessflow.control_plane.live.frames import Frame, Position
 from seamlessflow.core.protocol.live_events import (
@@ -19,6 +21,10 @@ from seamlessflow.core.protocol.live_events import (
     ASK,
     ASKED_KEY,
     ASKED_TTL_S,
+    ATTEND,
+    AUDIENCE_CHANNEL,
+    AUDIENCE_KEY,
+    AUDIENCE_TTL_S,
     EPOCH_KEY,
     GROUP_STREAM,
     JOB_STREAM,
@@ -74,8 +80,43 @@ class Publisher:
         """Return the groups whose forests are being watched."""
         return watched_decode(self._watched(keys=[WATCHED_KEY, ASKED_KEY]))
 
+    def has_audience(self) -> bool:
+        """Return whether some web process has sockets, or had some when it died, AUDIENCE_TTL_S ago at most."""
+        return bool(self._redis.exists(AUDIENCE_KEY))
+
     def close(self) -> None:
         self._redis.close()
+
+
+class Audience:
+    """Waits for an audience to begin. Raises redis.RedisError while the broker is away.
+
+    It listens from its making on, so a beginning between two waits ends the second one. A subscription that had to be
+    renewed ends a wait too, because beginnings may have been missed.
+    """
+
+    def __init__(self) -> None:
+        self._redis = redis.Redis.from_url(
+            settings.EVENTS_URL, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
+        )
+        self._subscription = self._redis.pubsub()  # type: ignore[no-untyped-call]
+        self._subscription.subscribe(AUDIENCE_CHANNEL)
+
+    def wait(self, timeout_s: float) -> None:
+        self._subscription.get_message(timeout=timeout_s)
+
+    def close(self) -> None:
+        self._subscription.close()
+        self._redis.close()
+
+
+def audience_knock() -> None:
+    """End the wait of every `Audience` now. Raises redis.RedisError if the broker is away."""
+    once = Retry(NoBackoff(), 0)
+    with redis.Redis.from_url(
+        settings.EVENTS_URL, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=once
+    ) as client:
+        client.publish(AUDIENCE_CHANNEL, "")
 
 
 def reader_make() -> redis.asyncio.Redis:
@@ -121,6 +162,11 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
 async def groups_watch(reader: redis.asyncio.Redis, group_ids: Iterable[str]) -> None:
     """Note for WATCH_TTL_S that somebody watches these groups."""
     await reader.eval(WATCH, 1, WATCHED_KEY, WATCH_TTL_S, *group_ids)  # type: ignore[misc]
+
+
+async def audience_attend(reader: redis.asyncio.Redis) -> None:
+    """Note for AUDIENCE_TTL_S that this process has sockets; wake the feeder if no process had any."""
+    await reader.eval(ATTEND, 1, AUDIENCE_KEY, AUDIENCE_TTL_S, AUDIENCE_CHANNEL)  # type: ignore[misc]
 
 
 async def group_ask(reader: redis.asyncio.Redis, group_id: str) -> None:

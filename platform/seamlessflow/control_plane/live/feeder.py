@@ -1,9 +1,12 @@
-"""Feeds the live events: one thread, in the process that leads scheduling, compares the database every 200 ms.
+"""Feeds the live events: one thread, in the process that leads scheduling, compares the database with what it said.
 
-Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames a second. The
-feeder remembers what it published only after the broker took it: while that is away, deltas grow but none is lost.
+It does so every 200 ms while somebody has a socket open, and every 2 s while nobody has. The first socket ends the
+pause at once. Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames
+a second. The feeder remembers what it published only after the broker took it: while that is away, deltas grow but none
+is lost.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -25,7 +28,7 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.files.removals import JOB_DELETED
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.live.broker import Delta, Publisher
+from seamlessflow.control_plane.live.broker import Audience, Delta, Publisher, audience_knock
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
 from seamlessflow.control_plane.live.frames import (
     MACHINES_TOPIC,
@@ -60,6 +63,9 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.tasks import thread_supervised
 
 TICK_S = 0.2
+# Between two comparisons without an audience. They only keep what a client that comes back wants to be told: jobs are
+# compared for RECENTLY_ENDED after their end, and only the newest groups are.
+UNHEARD_TICK_S = 2.0
 RATE_EVERY_TICKS = 5
 # An empty delta on `machines` is sent this often: a page that receives nothing for longer knows that it is behind.
 BEAT_EVERY_TICKS = 25
@@ -84,23 +90,28 @@ class _Tail:
     said: set[int] = field(default_factory=set)
     mark: _Mark | None = None  # when everything was published; None: unknown
     _seen: _Mark | None = None  # before the rows were read that `say` confirms
+    _fresh: list[int] = field(default_factory=list)  # the ids that `say` confirms
 
-    def unsaid(self, rows: Any, mark: _Mark) -> list[Any]:
-        """Return the unpublished rows. Reads none while the mark stays the same, as it does in most ticks."""
-        self._seen = mark
+    def unsaid(self, rows: Any, mark: _Mark, *, untold: Q | None = None) -> list[Any]:
+        """Return the unpublished rows without those that are `untold`, which no topic shows.
+
+        Reads none while the mark stays the same, as it does in most ticks.
+        """
+        self._seen, self._fresh = mark, []
         if mark == self.mark:
             return []
         recent = rows.filter(id__gt=self.newest - LOOK_BACK).order_by("id").values_list("id", flat=True)
         numbers = list(recent[: MAX_ROWS + LOOK_BACK])
         if len(numbers) == MAX_ROWS + LOOK_BACK:
             self._seen = None  # there may be more
-        fresh = [number for number in numbers if number not in self.said]
-        return list(rows.filter(id__in=fresh).order_by("id")) if fresh else []
+        self._fresh = [number for number in numbers if number not in self.said]
+        told = rows if untold is None else rows.exclude(untold)
+        return list(told.filter(id__in=self._fresh).order_by("id")) if self._fresh else []
 
-    def say(self, rows: list[Any]) -> None:
+    def say(self) -> None:
         self.mark = self._seen
-        if rows:
-            self.said |= {row.id for row in rows}
+        if self._fresh:
+            self.said |= set(self._fresh)
             self.newest = max(self.newest, max(self.said))
             self.said = {number for number in self.said if number > self.newest - LOOK_BACK}
 
@@ -139,6 +150,7 @@ class _Said:
 class Feeder:
     def __init__(self) -> None:
         self._publisher = Publisher()
+        self._audience = Audience()
         self._events = _Tail.at_end(Event.objects)
         self._metrics = _Tail.at_end(MetricPoint.objects)
         self._intervals = _Tail.at_end(LedgerInterval.objects)
@@ -154,7 +166,7 @@ class Feeder:
         marks = _marks(
             [(self._events, Event), (self._metrics, MetricPoint), (self._intervals, LedgerInterval)]
         )
-        events = self._events.unsaid(Event.objects, marks[0])
+        events = self._events.unsaid(Event.objects, marks[0], untold=Q(kind__startswith=GROUP_EVENTS))
         metrics = self._metrics.unsaid(MetricPoint.objects, marks[1])
         intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"), marks[2])
         jobs = self._active_jobs()
@@ -163,7 +175,7 @@ class Feeder:
         self._compare_learning(jobs, now, topics)
         now.forests = forests_compare(self._publisher.watched(), said.forests, topics)
         for event in events:
-            if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
+            if event.job_id is not None:
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
             elif event.kind == JOB_DELETED:
                 for topic in (jobs_topic(event.project_id), job_topic(event.subject_id)):
@@ -184,12 +196,21 @@ class Feeder:
         )
         self._said = now
         self._num_ticks += 1
-        for tail, rows in ((self._events, events), (self._metrics, metrics), (self._intervals, intervals)):
-            tail.say(rows)
+        for tail in (self._events, self._metrics, self._intervals):
+            tail.say()
         return len(topics)
+
+    def rest(self, stop: threading.Event) -> None:
+        """Wait until the next tick is due. Without an audience that is once one begins, or after UNHEARD_TICK_S."""
+        if self._publisher.has_audience():
+            stop.wait(TICK_S)
+        elif not stop.is_set():
+            self._audience.wait(UNHEARD_TICK_S)
+            self._num_ticks = 0  # what is compared once a second is due as well
 
     def close(self) -> None:
         self._publisher.close()
+        self._audience.close()
 
     def _active_jobs(self) -> list[Job]:
         recently = Q(ended_at__gt=database_now() - RECENTLY_ENDED)
@@ -250,6 +271,8 @@ def feeding() -> Iterator[None]:
         yield
     finally:
         stop.set()
+        with contextlib.suppress(redis.RedisError):  # then the thread does not wait for an audience either
+            audience_knock()
         thread.join(5.0)
 
 
@@ -270,6 +293,7 @@ def _feed(stop: threading.Event) -> None:
             close_old_connections()
             feeder = feeder or Feeder()
             feeder.tick()
+            feeder.rest(stop)
         except redis.RedisError as error:
             if not is_away:
                 _log.warning("the events broker is away, live events wait: %s", error)
@@ -281,6 +305,5 @@ def _feed(stop: threading.Event) -> None:
             stop.wait(RETRY_S)
         else:
             is_away = False
-            stop.wait(TICK_S)
     if feeder is not None:
         feeder.close()

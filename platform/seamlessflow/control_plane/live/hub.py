@@ -2,7 +2,8 @@
 
 Frames that come within GATHER_S of one another go to a socket together, because a message costs more than its content.
 If a mailbox overflows or the subscription breaks, its frames are dropped and fresh snapshots follow. So a slow browser
-costs this process no memory and never sees a gap.
+costs this process no memory and never sees a gap. A hub lives while its process has sockets; as long, it renews the
+lease that makes the feeder compare often.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from redis.exceptions import RedisError
 
 from seamlessflow.control_plane.live.access import topic_snapshot
 from seamlessflow.control_plane.live.broker import (
+    audience_attend,
     group_ask,
     groups_watch,
     position_read,
@@ -27,13 +29,18 @@ from seamlessflow.control_plane.live.broker import (
 from seamlessflow.control_plane.live.frames import Frame, Position
 from seamlessflow.control_plane.live.guard import Guard
 from seamlessflow.control_plane.live.sharing import SharedSnapshots
-from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
+from seamlessflow.core.protocol.live_events import (
+    AUDIENCE_TTL_S,
+    CHANNEL,
+    WATCH_TTL_S,
+    TopicKind,
+)
 from seamlessflow.core.protocol.live_rows import FrameKind
 from seamlessflow.runtime.tasks import task_supervised
 
 MAX_QUEUED_BATCHES = 64
 GATHER_S = 0.05
-WATCH_EVERY_S = WATCH_TTL_S / 3
+WATCH_EVERY_S = min(WATCH_TTL_S, AUDIENCE_TTL_S) / 3
 GROUP_PREFIX = f"{TopicKind.GROUP}:"
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
 _log = logging.getLogger(__name__)
@@ -149,6 +156,7 @@ class Hub:
                     async for message in subscription.listen():
                         if message["type"] == "subscribe":
                             num_failures = 0
+                            await audience_attend(self.reader)
                             self._set_behind(False)
                         elif message["type"] == "message":
                             self._deliver(published_decode(message["data"]))
@@ -160,6 +168,8 @@ class Hub:
     async def _keep_watching(self) -> None:
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
+            with contextlib.suppress(RedisError, OSError):  # `_run` reports that the broker is away
+                await audience_attend(self.reader)
             await self._watch([topic for topic, mailboxes in self._mailboxes.items() if mailboxes])
 
     async def _watch(self, topics: list[str]) -> None:

@@ -4,7 +4,9 @@ All writers of a topic share one numbering: `APPEND` numbers a delta, stores it 
 one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S); gateways and the
 feeder read the list (`WATCHED`) and report only on those groups. `ASK` counts snapshots: when the count of a group
 rises, somebody lacks what its growing answers said so far, and gateways repeat it from the first token. Groups are
-named by their shown ids. Invariant: nothing here is a record; a snapshot makes up for whatever is lost.
+named by their shown ids. While a web process has sockets, it renews the lease on the audience (`ATTEND`); the feeder
+hears of an audience that begins, and compares seldom while nobody holds the lease. Invariant: nothing here is a record;
+a snapshot makes up for whatever is lost.
 """
 
 from enum import StrEnum
@@ -22,6 +24,9 @@ WATCHED_KEY = "seamlessflow:live:watched"  # sorted set: group → expiry in sec
 ASKED_KEY = "seamlessflow:live:asked"  # hash: group → number of snapshots given
 WATCH_TTL_S = 15
 ASKED_TTL_S = 3600
+AUDIENCE_KEY = "seamlessflow:live:audience"  # exists while some web process has sockets
+AUDIENCE_CHANNEL = "seamlessflow:live:audience-begins"
+AUDIENCE_TTL_S = 15
 
 # KEYS: epoch, number, stream. ARGV: epoch if there is none, longest stream, at, data, stream's life, channel, topic.
 APPEND = """
@@ -47,6 +52,14 @@ redis.call('EXPIRE', KEYS[1], ARGV[1])
 ASK = """
 redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
 redis.call('EXPIRE', KEYS[1], ARGV[1])
+"""
+# KEYS: audience. ARGV: seconds to live, channel. Says so on the channel if there was no audience before.
+ATTEND = """
+if redis.call('SET', KEYS[1], 1, 'NX', 'EX', ARGV[1]) then
+  redis.call('PUBLISH', ARGV[2], '')
+else
+  redis.call('EXPIRE', KEYS[1], ARGV[1])
+end
 """
 # KEYS: watched, asked. Returns group, count, group, count, …
 WATCHED = """
