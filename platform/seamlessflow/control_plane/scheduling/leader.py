@@ -1,10 +1,11 @@
-"""The scheduling loop of one process: lead or stand by, listen, decide, apply.
+"""The scheduling loop of one process: lead or stand by, listen, look, and decide and apply if something changed.
 
 One process leads, by an advisory lock that PostgreSQL gives back when its connection dies. Overlapping leaders are
 harmless (every decision is a compare-and-set), so a lost connection only means: reconnect and lead anew.
 """
 
 import logging
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeU
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.scheduling.health import Patience
+from seamlessflow.core.scheduling.quiet import Quiet, quiet_s
 from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import Snapshot
 from seamlessflow.runtime.connections import KEEPALIVES, connection_cut
 
 LOCK_KEY = 0x5EA71E55
@@ -28,6 +31,7 @@ POLL_S = 0.5
 MIN_PAUSE_S = 0.01  # between cycles; notifications that come meanwhile are one cycle
 SLOW_CYCLE_S = 0.1
 CHECK_EVERY_S = 5.0
+BARREN_EVERY_S = 1.0  # jobs whose agents bring no rewards are looked for this often
 ANSWER_S = 5.0
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
 # Those of Django's parameters that say where and how to connect, without its pool and cursor options.
@@ -66,6 +70,8 @@ class Leader:
         self._on_turn = on_turn
         self._wake_up_sender = WakeUpSender()
         self._behind = EnginesBehind()
+        self._quiet: Quiet | None = None
+        self._barren_at_s = float("-inf")
 
     def run(self) -> None:
         num_failures = 0
@@ -92,12 +98,14 @@ class Leader:
         _log.info("this process leads")
         checked_at = time.monotonic()
         patience = Patience(since_s=checked_at)
+        self._quiet = None
         with self._companion():
             while not self._stop.is_set():
                 self._on_turn()
                 if time.monotonic() - checked_at > CHECK_EVERY_S:
                     with _answering(session):
                         session.execute("SELECT 1")
+                    close_old_connections()
                     checked_at = time.monotonic()
                 self._cycle(patience)
                 self._wait(session)
@@ -118,25 +126,42 @@ class Leader:
         return False
 
     def _cycle(self, patience: Patience) -> None:
-        close_old_connections()
+        """Decide if the snapshot is another one than when nothing had to be done, or if time has made a difference."""
         started_at = time.monotonic()
-        barren_jobs_pause()
-        snapshot = snapshot_load(may_evict=patience.is_over(time.monotonic()))
-        patience.note(snapshot.machines, time.monotonic())
-        for wake_up in self._behind.wake_ups(snapshot):
-            self._wake_up_sender.send(wake_up)
-        for wake_up in plan_apply(decide(snapshot)):
-            self._wake_up_sender.send(wake_up)
+        if started_at - self._barren_at_s >= BARREN_EVERY_S:
+            barren_jobs_pause()
+            self._barren_at_s = started_at
+        snapshot = snapshot_load(may_evict=patience.is_over(started_at))
+        patience.note(snapshot.machines, started_at)
+        if self._quiet is None or not self._quiet.covers(snapshot, started_at):
+            self._decide(snapshot, started_at)
         took_s = time.monotonic() - started_at
         if took_s > SLOW_CYCLE_S:
             _log.warning("a cycle took %.0f ms", took_s * 1000)
 
+    def _decide(self, snapshot: Snapshot, now_s: float) -> None:
+        """Decide and apply. A decision may lose a race, so only a plan without any is remembered."""
+        self._quiet = None
+        for wake_up in self._behind.wake_ups(snapshot):
+            self._wake_up_sender.send(wake_up)
+        plan = decide(snapshot)
+        for wake_up in plan_apply(plan):
+            self._wake_up_sender.send(wake_up)
+        if not plan.decisions:
+            self._quiet = Quiet(snapshot, until_s=now_s + quiet_s(snapshot))
+
     def _wait(self, session: psycopg.Connection) -> None:
-        """Wait for a notification, for at most POLL_S; after one, pause for MIN_PAUSE_S."""
-        # Each generator is run to its end: a suspended one holds the connection's lock.
-        if list(session.notifies(timeout=POLL_S, stop_after=1)):
+        """Wait for a notification, for at most POLL_S; after one, pause for MIN_PAUSE_S.
+
+        It waits for the socket, because psycopg's own waiting looks up ten times a second. What psycopg has already
+        read, it read before the last cycle, which therefore covered it.
+        """
+        socket = select.poll()
+        socket.register(session.fileno(), select.POLLIN)
+        if socket.poll(POLL_S * 1000):
             self._stop.wait(MIN_PAUSE_S)
-            list(session.notifies(timeout=0))  # the same cycle covers what came meanwhile
+        # The generator is run to its end: a suspended one holds the connection's lock.
+        list(session.notifies(timeout=0))  # one cycle covers what came meanwhile
 
 
 @contextmanager

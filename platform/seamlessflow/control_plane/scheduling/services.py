@@ -252,7 +252,6 @@ def _wake_up_of(phase_id: UUID, machine: str) -> WakeUp:
 
 def _waiting_reasons_store(plan: Plan) -> None:
     """Write only the reasons that changed: most cycles write nothing."""
-    stored = dict(Job.objects.filter(id__in=plan.waiting_reasons).values_list("id", "waiting_reason"))
     for job_id, reason in plan.waiting_reasons.items():
-        if stored.get(job_id, reason) != reason:
+        if plan.stored_reasons.get(job_id) != reason:
             Job.objects.filter(id=job_id).exclude(state__in=TERMINAL_JOB_STATES).update(waiting_reason=reason)

@@ -18,20 +18,18 @@ from seamlessflow.core.types.tags import Role
 Grants = Mapping[str, Collection[UUID]]
 
 
-def _gang_view(phase: Phase) -> GangView | None:
-    if phase.gang_id is None or phase.gang_member is None:
+def gang_view(
+    gang_id: UUID | None, member: int | None, first_failure: str | None, has_ended: bool
+) -> GangView | None:
+    """Return the gang of a phase, if any. `first_failure`: why its first failed phase failed; None if none did."""
+    if gang_id is None or member is None:
         return None
-    seen: Any = phase  # annotated by `selectors.live_phases`
-    failure = None if seen.gang_failure is None else seen.gang_failure or "it failed"
-    return GangView(
-        id=phase.gang_id,
-        member=phase.gang_member,
-        failure=failure or "",
-        has_ended=seen.gang_has_ended,
-    )
+    failure = "" if first_failure is None else first_failure or "it failed"
+    return GangView(id=gang_id, member=member, failure=failure, has_ended=has_ended)
 
 
 def phase_view(phase: Phase, now: datetime) -> PhaseView:
+    seen: Any = phase  # annotated by `selectors.live_phases`
     since = phase.leased_at
     if phase.state == PhaseState.DRAINING and phase.draining_at is not None:
         since = phase.draining_at
@@ -46,14 +44,13 @@ def phase_view(phase: Phase, now: datetime) -> PhaseView:
         desired_version=phase.desired_version,
         served_version=phase.served_version,
         age_s=(now - since).total_seconds(),
-        gang=_gang_view(phase),
+        gang=gang_view(phase.gang_id, phase.gang_member, seen.gang_failure, seen.gang_has_ended),
     )
 
 
 def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> MachineView:
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
-    said: dict[str, Any] = {} if heartbeat is None else heartbeat.capabilities
     return MachineView(
         id=machine.id,
         name=machine.name,
@@ -63,17 +60,24 @@ def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> Ma
         is_draining=machine.is_draining,
         pool=machine.pool,
         unheard_s=unheard_s,
-        engine_kinds=frozenset(said["engine_kinds"]) if "engine_kinds" in said else None,
-        engine_problems=said.get("engine_problems", {}),
-        has_rendezvous=bool(said.get("rendezvous")) if said else None,
         phase=phase,
+        **reported_fields({} if heartbeat is None else heartbeat.capabilities),
     )
 
 
+def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a machine view tells of the machine's own report, which is empty until there was one."""
+    return {
+        "engine_kinds": frozenset(capabilities["engine_kinds"]) if "engine_kinds" in capabilities else None,
+        "engine_problems": capabilities.get("engine_problems", {}),
+        "has_rendezvous": bool(capabilities.get("rendezvous")) if capabilities else None,
+    }
+
+
 def grants_load(*pools: str) -> Grants:
-    """Return the projects that each pool is granted to, for the named pools or for all."""
+    """Return the projects that each of the pools is granted to."""
     granted: dict[str, set[UUID]] = defaultdict(set)
-    rows = PoolGrant.objects.filter(pool__in=pools) if pools else PoolGrant.objects.all()
+    rows = PoolGrant.objects.filter(pool__in=pools)
     for pool, project_id in rows.values_list("pool", "project_id"):
         granted[pool].add(project_id)
     return granted

@@ -2,7 +2,7 @@
 compare-and-set."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
@@ -101,7 +101,8 @@ Decision = Lease | LeaseGang | DrainPhase | FailPhase | SetDesiredVersion | Move
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Decisions in the order to apply them, and the reason why each unfinished job waits ("" if it
-    does not wait)."""
+    does not wait). `stored_reasons`: those that the snapshot found stored."""
 
     decisions: tuple[Decision, ...]
     waiting_reasons: Mapping[UUID, str]
+    stored_reasons: Mapping[UUID, str] = field(default_factory=dict)

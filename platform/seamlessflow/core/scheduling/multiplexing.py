@@ -63,10 +63,15 @@ def batches_to_wait_for(job: JobView) -> int:
     num_under_way = (
         job.num_ready_groups + job.num_open_groups + job.num_unpublished_batches * job.groups_per_batch
     )
-    is_late = job.due_age_s > MAX_BATCHES_PER_TURN * job.batch_interval_s
+    is_late = job.due_age_s > late_after_s(job)
     if share <= MAX_HAND_OVER_SHARE or is_late or num_under_way < num_wanted * job.groups_per_batch:
         return 1
     return num_wanted
+
+
+def late_after_s(job: JobView) -> float:
+    """Return how long the first full batch may wait for a second one."""
+    return MAX_BATCHES_PER_TURN * job.batch_interval_s
 
 
 def _gang_turn(

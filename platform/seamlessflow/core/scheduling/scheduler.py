@@ -45,7 +45,8 @@ def decide(snapshot: Snapshot) -> Plan:
         for d in decisions
         if not isinstance(d, DrainPhase | SetDesiredVersion) or d.phase_id not in failing_ids
     )
-    return Plan(tuple(_first_per_phase(kept)), waiting)
+    stored = {job.id: job.waiting_reason for job in snapshot.jobs}
+    return Plan(tuple(_first_per_phase(kept)), waiting, stored)
 
 
 def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:

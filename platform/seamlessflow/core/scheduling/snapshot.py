@@ -1,7 +1,8 @@
 """What one scheduling cycle sees: frozen values of machines, live phases and unfinished jobs.
 
-The code that takes the snapshot measures ages; the scheduler itself has no clock. The order of
-`machines` and `jobs` has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
+The code that takes the snapshot measures ages; the scheduler itself has no clock. Values that differ
+in their ages only are equal, because time passes in every snapshot: `quiet` says when it matters. The
+order of `machines` and `jobs` has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ class PhaseView:
     fence: int
     desired_version: int = 0
     served_version: int | None = None
-    age_s: float = 0.0
+    age_s: float = field(default=0.0, compare=False)
     gang: GangView | None = None
 
     @property
@@ -55,7 +56,7 @@ class MachineView:
     is_cordoned: bool = False
     is_draining: bool = False
     pool: str = "default"
-    unheard_s: float = 0.0
+    unheard_s: float = field(default=0.0, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
     engine_problems: Mapping[str, str] = field(default_factory=dict)  # why, for each kind that it cannot run
     has_rendezvous: bool | None = (
@@ -86,11 +87,13 @@ class JobView:
     staleness_bound: StalenessBound = ON_POLICY
     hand_over_s: float = 0.0  # measured: the cost of switching a machine to training and back
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
-    due_age_s: float = 0.0  # since there have been enough ready groups for a batch
+    # Since there have been enough ready groups for a batch.
+    due_age_s: float = field(default=0.0, compare=False)
     awaits_evaluation: bool = False  # its newest version still has to be evaluated
     num_failures: int = 0
     last_failure: str = ""
     pause_reason: str = ""  # why the platform itself asked for a pause
+    waiting_reason: str = ""  # as it is stored
     has_external_agents: bool = False
     has_rollout: bool = True  # false: it trains on an offline dataset, without engines or agents
     engine: str = "embedded"

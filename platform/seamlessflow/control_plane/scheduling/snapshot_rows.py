@@ -1,0 +1,188 @@
+"""Reads machines and jobs as the scheduling rules see them: one statement each, whatever their number.
+
+Rows become the frozen values of a snapshot without instances of models in between, because a cycle reads all of them.
+Ages are measured by the database's clock when the statement begins. A lease reads the few rows that it locked through
+models instead (`snapshot_views`); both judge by the same rules.
+"""
+
+# ruff: noqa: S608 - statements are put together from constants
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from seamlessflow.control_plane.cluster.models import OPEN_POOL
+from seamlessflow.control_plane.common.database.prepared import prepared_rows
+from seamlessflow.control_plane.jobs.selectors import specs_load
+from seamlessflow.control_plane.scheduling.snapshot_views import gang_view, job_view, reported_fields
+from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.types.tags import Role
+
+# Different texts of capabilities that are kept parsed. Like machines report like ones.
+MAX_CAPABILITIES = 4096
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return ", ".join(f"'{value}'" for value in sorted(values))
+
+
+_MACHINES = f"""
+    SELECT m.id, m.name, m.tags::text[], m.pool, m.is_cordoned, m.is_draining,
+           extract(epoch FROM statement_timestamp() - h.received_at)::float8, h.capabilities,
+           p.id, p.job_id, p.role, p.state, p.fence, p.desired_version, p.served_version,
+           extract(epoch FROM statement_timestamp() - CASE p.state
+               WHEN '{PhaseState.DRAINING}' THEN coalesce(p.draining_at, p.leased_at)
+               WHEN '{PhaseState.ACTIVE}' THEN coalesce(p.active_at, p.leased_at)
+               ELSE p.leased_at END)::float8,
+           p.gang_id, p.gang_member,
+           CASE WHEN p.gang_id IS NOT NULL THEN (
+               SELECT fellow.reason FROM scheduling_phase fellow
+               WHERE fellow.gang_id = p.gang_id AND fellow.state = '{PhaseState.FAILED}'
+               ORDER BY fellow.ended_at LIMIT 1) END,
+           p.gang_id IS NOT NULL AND EXISTS (
+               SELECT FROM scheduling_phase fellow
+               WHERE fellow.gang_id = p.gang_id AND fellow.state = '{PhaseState.ENDED}')
+    FROM cluster_machine m
+    LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
+    LEFT JOIN scheduling_phase p ON p.machine_id = m.id AND p.state IN ({_quoted(LIVE_PHASE_STATES)})
+    ORDER BY m.name
+"""
+_JOBS = f"""
+    SELECT j.id, j.state, j.desired, j.latest_version, j.published_batch, j.num_failures, j.pause_reason,
+           j.waiting_reason,
+           NOT EXISTS (SELECT FROM cluster_poolgrant granted WHERE granted.pool = '{OPEN_POOL}'),
+           ARRAY(SELECT granted.pool::text FROM cluster_poolgrant granted WHERE granted.project_id = j.project_id),
+           groups.ready, groups.open,
+           (SELECT count(*) FROM trajectory_batch b WHERE b.job_id = j.id AND b.number > j.published_batch),
+           (SELECT p.reason FROM scheduling_phase p WHERE p.job_id = j.id AND p.state = '{PhaseState.FAILED}'
+            ORDER BY p.ended_at DESC LIMIT 1),
+           j.evaluation_tasks_path <> '' AND NOT EXISTS (
+               SELECT FROM trajectory_evaluation e
+               WHERE e.job_id = j.id AND e.version = j.latest_version AND e.state = '{EvaluationState.FINISHED}'),
+           (SELECT extract(epoch FROM statement_timestamp() - g.ready_at) FROM trajectory_group g
+            WHERE g.job_id = j.id AND g.state = '{GroupState.READY}' ORDER BY g.ready_at
+            OFFSET (j.spec->'rollout'->>'groups_per_batch')::int - 1 LIMIT 1)::float8,
+           (SELECT extract(epoch FROM max(v.published_at) - min(v.published_at)) / nullif(count(*) - 1, 0)
+            FROM policies_policyversion v WHERE v.job_id = j.id AND v.version > j.latest_version - 5)::float8,
+           (SELECT avg(extract(epoch FROM t.active_at - before.draining_at + after.active_at - t.ended_at))
+            FROM (SELECT * FROM scheduling_phase p WHERE p.job_id = j.id AND p.role = '{Role.TRAIN}'
+                  ORDER BY p.leased_at DESC LIMIT 5) t
+            JOIN scheduling_phase before ON before.machine_id = t.machine_id AND before.fence = (
+                SELECT max(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence < t.fence)
+            JOIN scheduling_phase after ON after.machine_id = t.machine_id AND after.fence = (
+                SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence)
+            WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
+           )::float8
+    FROM jobs_job j
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE g.state = '{GroupState.READY}') AS ready,
+               count(*) FILTER (WHERE g.state = '{GroupState.OPEN}') AS open
+        FROM trajectory_group g
+        WHERE g.job_id = j.id AND g.state IN ('{GroupState.READY}', '{GroupState.OPEN}')) groups
+    WHERE j.state NOT IN ({_quoted(TERMINAL_JOB_STATES)})
+    ORDER BY j.created_at, j.id
+"""
+
+
+def machine_views() -> tuple[MachineView, ...]:
+    """Return all machines by name, each with its live phase."""
+    return tuple(_machine_view(*row) for row in prepared_rows(_MACHINES))
+
+
+def job_views() -> tuple[JobView, ...]:
+    """Return the unfinished jobs in order of their creation."""
+    rows = prepared_rows(_JOBS)
+    specs = specs_load([row[0] for row in rows])
+    # A job without a spec was deleted since.
+    return tuple(
+        _job_view(row, order, specs[row[0]].spec) for order, row in enumerate(rows) if row[0] in specs
+    )
+
+
+def _machine_view(
+    machine_id: Any,
+    name: str,
+    tags: list[str],
+    pool: str,
+    is_cordoned: bool,
+    is_draining: bool,
+    heard_s: float | None,
+    capabilities: str | None,
+    *phase: Any,
+) -> MachineView:
+    unheard_s = float("inf") if heard_s is None else heard_s
+    return MachineView(
+        id=machine_id,
+        name=name,
+        tags=frozenset(tags),
+        is_healthy=unheard_s <= HEARTBEAT_LIMIT_S,
+        is_cordoned=is_cordoned,
+        is_draining=is_draining,
+        pool=pool,
+        unheard_s=unheard_s,
+        phase=None if phase[0] is None else _phase_view(*phase),
+        **_reported(capabilities),
+    )
+
+
+def _phase_view(
+    phase_id: Any,
+    job_id: Any,
+    role: str,
+    state: str,
+    fence: int,
+    desired_version: int,
+    served_version: int | None,
+    age_s: float,
+    *gang: Any,
+) -> PhaseView:
+    return PhaseView(
+        id=phase_id,
+        job_id=job_id,
+        role=Role(role),
+        state=PhaseState(state),
+        fence=fence,
+        desired_version=desired_version,
+        served_version=served_version,
+        age_s=age_s,
+        gang=gang_view(*gang),
+    )
+
+
+@lru_cache(MAX_CAPABILITIES)
+def _reported(capabilities: str | None) -> dict[str, Any]:
+    return reported_fields({} if capabilities is None else json.loads(capabilities))
+
+
+def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
+    job_id, state, desired, latest_version, published_batch, num_failures, pause_reason, waiting_reason = row[
+        :8
+    ]
+    is_open, granted, num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[8:15]
+    due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[15:])
+    return job_view(
+        job_id,
+        spec,
+        frozenset([OPEN_POOL, *granted] if is_open else granted),
+        state=JobState(state),
+        order=order,
+        desired=DesiredJobState(desired),
+        latest_version=latest_version,
+        published_batch=published_batch,
+        num_ready_groups=num_ready,
+        num_open_groups=num_open,
+        num_unpublished_batches=num_unpublished,
+        hand_over_s=hand_over_s,
+        batch_interval_s=batch_interval_s,
+        due_age_s=due_age_s,
+        awaits_evaluation=awaits_evaluation,
+        num_failures=num_failures,
+        last_failure=last_failure or "",
+        pause_reason=pause_reason,
+        waiting_reason=waiting_reason,
+    )

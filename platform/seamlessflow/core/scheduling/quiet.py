@@ -1,0 +1,57 @@
+"""Tells when deciding again would decide nothing new.
+
+Takes a snapshot for which nothing had to be done; returns until when an equal one needs nothing either. Equal
+snapshots differ in ages only, so a plan can change only when an age passes one of the limits that the rules know. All
+limits are taken to apply to all phases: that decides a few times too often, and never too late. Invariant, which a
+property test holds: the plan of a snapshot stays the same for `quiet_s`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
+from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, SUSPICION_S
+from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+
+_PHASE_LIMITS_S = (TOLD_AFTER_S, EMPTY_TURN_GRACE_S, GATHER_LIMIT_S, DRAIN_LIMIT_S, START_LIMIT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A snapshot for which nothing had to be done, and until when that holds, in monotonic seconds."""
+
+    snapshot: Snapshot
+    until_s: float
+
+    def covers(self, snapshot: Snapshot, now_s: float) -> bool:
+        return now_s < self.until_s and snapshot == self.snapshot
+
+
+def quiet_s(snapshot: Snapshot) -> float:
+    """Return for how long the plan of this snapshot stays the same if nothing but time passes."""
+    return min(_ahead(snapshot), default=float("inf"))
+
+
+def _ahead(snapshot: Snapshot) -> Iterator[float]:
+    for machine in snapshot.machines:
+        yield from _ahead_of_machine(machine)
+    for job in snapshot.jobs:
+        yield from _ahead_of_job(job)
+
+
+def _ahead_of_machine(machine: MachineView) -> Iterator[float]:
+    """A machine that falls silent is no longer equal to itself, so only what silence leads to counts here."""
+    if machine.phase is None:
+        return
+    if not machine.is_healthy and machine.unheard_s <= SUSPICION_S:
+        yield SUSPICION_S - machine.unheard_s
+    yield from (
+        limit_s - machine.phase.age_s for limit_s in _PHASE_LIMITS_S if machine.phase.age_s <= limit_s
+    )
+
+
+def _ahead_of_job(job: JobView) -> Iterator[float]:
+    limit_s = late_after_s(job)
+    if 0.0 < job.due_age_s <= limit_s:
+        yield limit_s - job.due_age_s
