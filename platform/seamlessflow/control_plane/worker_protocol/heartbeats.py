@@ -71,8 +71,10 @@ def _heartbeat_store(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> M
     phases = _live_phases(machine_id)
     if is_new_boot:
         _orphans_fail(sender, phases)
-    is_changed = _reports_apply(sender, phases, heartbeat.phases)
-    if is_new_boot or is_changed:
+    _reports_apply(sender, phases, heartbeat.phases)
+    if (
+        is_new_boot
+    ):  # a phase that moves wakes the scheduler itself; which version it serves changes no decision
         scheduler_notify(reason=f"heartbeat of {row.machine.name}")
     return row
 
@@ -135,32 +137,28 @@ def _orphans_fail(sender: _Sender, phases: list[Phase]) -> None:
             )
 
 
-def _reports_apply(sender: _Sender, phases: list[Phase], reports: list[PhaseReport]) -> bool:
-    """Apply the reports; return whether anything changed."""
+def _reports_apply(sender: _Sender, phases: list[Phase], reports: list[PhaseReport]) -> None:
     live = {(phase.id, phase.fence): phase for phase in phases if phase.boot_id in (None, sender.boot_id)}
-    is_changed = False
     for report in reports:
         phase = live.get((report.phase_id, report.fence))
         if phase is not None:
             # Store facts before the move, so that gateways that hear of an active phase find its endpoint.
-            is_changed |= _facts_store(sender, phase, report)
-            is_changed |= _state_follow(sender, phase, report)
-    return is_changed
+            _facts_store(sender, phase, report)
+            _state_follow(sender, phase, report)
 
 
-def _facts_store(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
+def _facts_store(sender: _Sender, phase: Phase, report: PhaseReport) -> None:
     told = {"endpoint": report.endpoint, "served_version": report.served_version}
     fresh = {
         name: value for name, value in told.items() if value is not None and value != getattr(phase, name)
     }
     if not fresh or report.state in (PhaseState.ENDED, PhaseState.FAILED):
-        return False
+        return
     Phase.objects.filter(id=phase.id, fence=phase.fence).update(**fresh)
     engines_notify(job_id=phase.job_id)
     arrival = report.arrival
     if arrival is not None and arrival.version == fresh.get("served_version"):
         _arrival_record(sender, phase, arrival)
-    return True
 
 
 def _arrival_record(sender: _Sender, phase: Phase, arrival: WeightsArrival) -> None:
@@ -188,10 +186,10 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
+def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> None:
     if report.state == phase.state or not PHASE_MOVES.allows(PhaseState(phase.state), report.state):
-        return False
-    return phase_move(
+        return
+    phase_move(
         phase_id=phase.id,
         fence=report.fence,
         boot_id=sender.boot_id,

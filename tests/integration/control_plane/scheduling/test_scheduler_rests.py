@@ -227,6 +227,24 @@ def engine_of(cast: Cast) -> tuple[Worker, Phase]:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_an_engine_that_serves_another_version_does_not_wake_the_scheduler(cast: Cast) -> None:
+    alpha, phase = engine_of(cast)
+
+    def report(**facts: object) -> PhaseReport:
+        return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, **facts)  # type: ignore[arg-type]
+
+    with notices() as told:
+        alpha.heartbeat()
+        assert told() == ["heartbeat of alpha"], "a new boot may bring engines and fails old phases"
+        alpha.heartbeat(phases=[report(served_version=0, endpoint="http://front")])
+        assert told() == [f"phase {phase.id} is active"]
+        alpha.heartbeat(phases=[report(served_version=1)])
+        alpha.heartbeat(phases=[report(served_version=1, num_in_flight=3)])
+        assert told() == []
+        assert Phase.objects.get(id=phase.id).served_version == 1
+
+
+@pytest.mark.django_db(transaction=True)
 def test_after_a_publication_the_scheduler_is_told_and_sends_doorbells_to_engines_behind(
     cast: Cast, leader: Leader, decided: list[Plan]
 ) -> None:
