@@ -222,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _forget_unread(self) -> None:
         self._unread, self._num_unread = [], 0
-        if self._is_paused and not self._is_closed:
+        if self._is_paused and not self._transport.is_closing():
             self._is_paused, self._heard_s = False, self._loop.time()
             self._transport.resume_reading()
 
@@ -291,9 +291,10 @@ class HttpConnections:
         except TimeoutError as error:
             message = f"{self._peer} accepted no connection within {CONNECT_TIMEOUT_S:g} s"
             raise TimeoutError(message) from error
-        self._taken.add(connection)
         if self._is_closed:
-            connection.fail(Disconnected("this client was closed"))
+            connection.close()
+            raise Disconnected("this client was closed")
+        self._taken.add(connection)
         return connection
 
     def give_back(self, connection: HttpConnection) -> None:
