@@ -1,6 +1,6 @@
 """The helper processes of a gateway, which make prompts within limits of time, memory and output.
 
-`PromptHelpers` takes a `PromptRequest` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
+`PromptHelpers` takes an `AskedPrompt` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
 Invariants: the event loop never runs a template; a request that exceeds a limit fails alone; the number of helpers and
 their queue are bounded; a dead helper is replaced at the next request; no helper outlives the gateway.
 """
@@ -20,7 +20,7 @@ import msgspec
 
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.turns.rendering.helper import LENGTH, HelperOutcome, HelperReply
-from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest
+from seamlessflow.data_plane.turns.rendering.prompt import AskedPrompt, Prompt
 from seamlessflow.data_plane.turns.rendering.waiting_line import WaitingLine
 from seamlessflow.runtime.tasks import task_supervised
 
@@ -57,7 +57,7 @@ class PromptRefused(ApiError):
 
 @dataclass(slots=True)
 class _Work:
-    request: PromptRequest
+    asked: AskedPrompt
     answer: "asyncio.Future[Prompt]"
     num_tries: int = 0
 
@@ -79,7 +79,7 @@ class _Helper:
     # The request's number, the processor time and the clock when the watch first saw the request.
     seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0))
 
-    async def ask(self, job: Hashable, request: PromptRequest) -> HelperReply:
+    async def ask(self, job: Hashable, body: bytes) -> HelperReply:
         """Return the helper's reply to one request. Raises _HelperGone."""
         self.job, self.num_requests, self.is_busy, self.is_tokenising = (
             job,
@@ -87,7 +87,6 @@ class _Helper:
             True,
             False,
         )
-        body = msgspec.json.encode(request)
         reader, writer = self.process.stdout, self.process.stdin
         assert reader is not None
         assert writer is not None
@@ -129,7 +128,7 @@ class PromptHelpers:
         ]
         return [*keepers, task_supervised(self._watch(), name="prompt helpers' limits")]
 
-    async def prompt(self, job: Hashable, request: PromptRequest) -> Prompt:
+    async def prompt(self, job: Hashable, asked: AskedPrompt) -> Prompt:
         """Make a prompt. Raises ApiError: PromptRefused, and 503 when too many requests wait."""
         if len(self._line) >= MAX_WAITING:
             raise ApiError(
@@ -138,7 +137,7 @@ class PromptHelpers:
                 code="overloaded",
                 headers={"retry-after": "1"},
             )
-        work = _Work(request, asyncio.get_running_loop().create_future())
+        work = _Work(asked, asyncio.get_running_loop().create_future())
         self._put(job, work)
         return await work.answer
 
@@ -175,16 +174,13 @@ class PromptHelpers:
         work.num_tries += 1
         try:
             helper = self._helpers.get(number) or await self._spawn(number)
-            reply = await helper.ask(job, work.request)
+            reply = await helper.ask(job, work.asked.body)
         except _HelperGone:
             self._gone(number, job, work)
             return
         except OSError as error:
             message = f"The gateway could not start a process that renders prompts: {error}."
             _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message))
-            return
-        except ValueError as error:  # what JSON cannot hold
-            _resolve(work, PromptRefused(f"The messages cannot be rendered: {error}.", HelperOutcome.REFUSED))
             return
         if reply.outcome is HelperOutcome.OUT_OF_MEMORY:
             self._drop(number)
@@ -199,7 +195,7 @@ class PromptHelpers:
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
                 )
             case HelperOutcome.GUIDE_REFUSED:
-                field = None if work.request.demand is None else work.request.demand.field
+                field = work.asked.demand_field
                 _resolve(work, bad_request(f"{field} cannot be followed: {reply.message}.", param=field))
             case HelperOutcome.OUT_OF_MEMORY:
                 message = (
