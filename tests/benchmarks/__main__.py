@@ -47,6 +47,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "dashboard",
         "engine",
         "faults",
+        "fronts",
         "gateway",
         "gateways",
         "learning",

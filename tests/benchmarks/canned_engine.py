@@ -1,14 +1,16 @@
 """An engine that gives every request the same answer at almost no cost: `python -m
-tests.benchmarks.canned_engine`.
+tests.benchmarks.canned_engine [SOCKET]`.
 
-It speaks raw HTTP on a loopback port, which it prints. A body with `"stream":true` is answered with
-events of one token each, one every `step_s`; `POST /pace/<step_s>` sets this time (0 at first,
-which means as fast as the client reads). `POST .../chat/completions` gets the same number of words
-as a chat completion, for proxies that only know OpenAI's API.
+It speaks raw HTTP on a loopback port, which it prints, and on a unix socket if one is named. A body
+with `"stream":true` is answered with events of one token each, one every `step_s`; `POST
+/pace/<step_s>` sets this time (0 at first, which means as fast as the client reads). `POST
+.../chat/completions` gets the same number of words as a chat completion, for proxies that only know
+OpenAI's API.
 """
 
 import asyncio
 import base64
+import sys
 
 import msgspec
 import numpy as np
@@ -105,7 +107,10 @@ class _Connection(RequestProtocol):
 
 async def _serve() -> None:
     engine = _Engine()
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(engine), "127.0.0.1", 0)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(engine), "127.0.0.1", 0)
+    if len(sys.argv) > 1:
+        await loop.create_unix_server(lambda: _Connection(engine), sys.argv[1])
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -7,6 +7,7 @@ time is that of all gateway processes together. PostgreSQL commits to disk.
 """
 
 import asyncio
+import itertools
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,6 +33,7 @@ NUM_AGENTS = 64
 NUM_TURNS = 20
 SHARING_GOAL = Goal(1.1, Bound.AT_MOST, Quantity.RATIO)
 TWIN = "two_gateways"  # the second database
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ class Bench:
         first = f"{self.fleet.gateways[0].url}/v1"
         url = first if has_one_address else session["base_url"] or first
         headers = {"Authorization": f"Bearer {session['api_key']}"}
-        messages: list[dict[str, Any]] = [{"role": "user", "content": "Work this out: " + "12 + 34. " * 20}]
+        # No two sessions ask the same, because equal beginnings are rendered once (decision 0026).
+        task = f"Work out task {next(_numbers):06}: " + "12 + 34. " * 20
+        messages: list[dict[str, Any]] = [{"role": "user", "content": task}]
         for _ in range(NUM_TURNS):
             body = msgspec.json.encode({"messages": messages})
             async with self.http.post(f"{url}/chat/completions", data=body, headers=headers) as response:
@@ -71,7 +75,7 @@ class Bench:
                 assert response.status == 200, raw
             messages += [
                 {"role": "assistant", "content": self.answer},
-                {"role": "user", "content": "And now?"},
+                {"role": "user", "content": f"And now, in step {next(_numbers):06}?"},
             ]
 
 

@@ -4,8 +4,8 @@ The server's protocol puts a `Departure` into the scope of each request. Invaria
 once, at once if the client has left already.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
+from types import TracebackType
 from typing import Any
 
 _NAME = "seamlessflow.departure"
@@ -25,18 +25,28 @@ class Departure:
         for call in waiting:
             call()
 
-    @contextmanager
-    def awaited(self, call: Callable[[], None]) -> Iterator[None]:
-        """Call `call` if the client leaves during the block."""
-        if self._has_left:
-            call()
+    def awaited(self, call: Callable[[], None]) -> "_Awaited":
+        """Call `call` if the client leaves during the block of this context."""
+        return _Awaited(self, call)
+
+
+class _Awaited:
+    __slots__ = ("_call", "_departure")
+
+    def __init__(self, departure: Departure, call: Callable[[], None]) -> None:
+        self._departure, self._call = departure, call
+
+    def __enter__(self) -> None:
+        if self._departure._has_left:
+            self._call()
         else:
-            self._waiting.append(call)
-        try:
-            yield
-        finally:
-            if call in self._waiting:
-                self._waiting.remove(call)
+            self._departure._waiting.append(self._call)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._call in self._departure._waiting:
+            self._departure._waiting.remove(self._call)
 
 
 def departure_add(scope: MutableMapping[str, Any], departure: Departure) -> None:

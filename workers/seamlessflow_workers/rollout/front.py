@@ -10,38 +10,46 @@ States, moved by the rollout child alone: closed (503) → open → held (reques
 """
 
 import asyncio
+import contextlib
+import functools
 import hmac
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from uuid import UUID
 
-import aiohttp
-import msgspec
-from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
-
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.runtime.http_connections import HttpConnections, address_of_socket
+from seamlessflow_workers.rollout.front_connection import FrontConnection, Request
+from seamlessflow_workers.rollout.front_relay import Relay, refusal_bytes
+from seamlessflow_workers.rollout.front_server import FrontServer
 
-JOB_HEADER = "X-SeamlessFlow-Job"
-VERSION_HEADER = "X-SeamlessFlow-Policy-Version"
-GENERATE = ("POST", "/inference/v1/generate")
+GENERATE = (b"POST", b"/inference/v1/generate")
 ROUTES = frozenset(
-    {GENERATE, ("POST", "/inference/v1/abort_requests"), ("GET", "/health"), ("GET", "/metrics")}
+    {GENERATE, (b"POST", b"/inference/v1/abort_requests"), (b"GET", b"/health"), (b"GET", b"/metrics")}
 )
 LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 256 << 20
 NUM_HELD_MAX = 4096
 # Below the engine's own keep-alive, so that a connection is never reused just as it is closed.
 UPSTREAM_KEEPALIVE_S = 2.0
-STOP_S = 1.0
+STOP_S = 1.0  # for requests in flight to end
+_CODES = {
+    HTTPStatus.BAD_REQUEST: "bad_request",
+    HTTPStatus.REQUEST_TIMEOUT: "timeout",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body_too_large",
+    HTTPStatus.EXPECTATION_FAILED: "unknown_expectation",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "head_too_large",
+    HTTPStatus.NOT_IMPLEMENTED: "unknown_transfer_encoding",
+    HTTPStatus.SERVICE_UNAVAILABLE: "overloaded",
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED: "unknown_http_version",
+}
 
 
 class Front:
     """One per warm engine; `open` admits the gateways of one phase."""
+
+    max_body_bytes = MAX_BODY_BYTES
 
     def __init__(
         self,
@@ -52,39 +60,26 @@ class Front:
         listen_host: str = LOOPBACK,
         advertised_host: str = LOOPBACK,
     ) -> None:
-        self._engine_socket = engine_socket
+        self.num_in_flight = 0
+        self.endpoint = ""
+        self._engine = address_of_socket(str(engine_socket))
         self._listen_host = listen_host
         self._advertised_host = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
-        self._job_names = (str(job_id), show_id(IdKind.JOB, job_id))
+        self._job_names = (str(job_id).encode(), show_id(IdKind.JOB, job_id).encode())
         self._on_change = on_change
         self._token: bytes | None = None
         self._version = 0
-        self._is_open = False
-        self._released = asyncio.Event()
-        self._released.set()
+        self._shown_version = b"0"
+        self._is_open = self._is_holding = False
+        self._held: dict[FrontConnection, Request] = {}
         self._vacant = asyncio.Event()
         self._vacant.set()
-        self._num_held = 0
-        self.num_in_flight = 0
-        self.endpoint = ""
 
     async def start(self) -> None:
-        connector = aiohttp.UnixConnector(
-            str(self._engine_socket), limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE_S
-        )
-        self._upstream = aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-        )
-        server = web.Server(
-            self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None
-        )
-        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._listen_host, 0).start()
-        self.endpoint = f"http://{self._advertised_host}:{self._runner.addresses[0][1]}"
+        self._connections = HttpConnections(peer="the engine", idle_s=UPSTREAM_KEEPALIVE_S)
+        self._server = FrontServer(self)
+        port = await self._server.start(self._listen_host)
+        self.endpoint = f"http://{self._advertised_host}:{port}"
 
     def open(self, *, token: str, version: int) -> None:
         """Admit requests that bear `token` and expect `version`."""
@@ -94,78 +89,84 @@ class Front:
 
     def hold(self) -> None:
         """Make new requests wait; the engine handles those in flight."""
-        self._released.clear()
+        self._is_holding = True
 
     def release(self, *, version: int) -> None:
         """Note that the engine serves `version` and check the waiting requests against it."""
-        self._version = version
-        self._released.set()
+        self._version, self._shown_version = version, str(version).encode()
+        self._admit_held()
 
     def close(self) -> None:
         """Refuse new and waiting requests; those in flight run to their end."""
         self._is_open = False
-        self._released.set()
+        self._admit_held()
 
     async def wait_vacant(self) -> None:
         await self._vacant.wait()
 
     async def stop(self) -> None:
         self.close()
-        await self._runner.cleanup()
-        await self._upstream.close()
+        with contextlib.suppress(TimeoutError):  # those that do not end are broken off
+            async with asyncio.timeout(STOP_S):
+                await self.wait_vacant()
+        await self._server.stop()
+        self._connections.close()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        route = (request.method, request.path)
-        if route not in ROUTES:
-            return _refusal(HTTPStatus.NOT_FOUND, "not_found")
+    def refusal_of(self, request: Request) -> bytes | None:
+        """Return the answer to a request for what is not here, or without the token."""
+        if _route(request) not in ROUTES:
+            return _refusal(HTTPStatus.NOT_FOUND, "not_found", request)
         if self._token is None:
-            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "draining")
-        if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), self._token):
-            return _refusal(HTTPStatus.UNAUTHORIZED, "unauthorized")
-        body = await request.read()
-        if route != GENERATE:
-            return await self._relay(request, body)
-        if refusal := await self._admission(request):
-            return refusal
-        self._count(1)
-        try:
-            return await self._relay(request, body)
-        finally:
-            self._count(-1)
-
-    async def _admission(self, request: web.BaseRequest) -> web.Response | None:
-        """Wait for an update to end; then return None, or the refusal if the request may not proceed."""
-        if not self._released.is_set():
-            if self._num_held >= NUM_HELD_MAX:
-                return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded")
-            self._num_held += 1
-            try:
-                await self._released.wait()
-            finally:
-                self._num_held -= 1
-        if not self._is_open:
-            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "draining")
-        if request.headers.get(JOB_HEADER) not in self._job_names:
-            return _refusal(HTTPStatus.CONFLICT, "job_mismatch", served_version=self._version)
-        if request.headers.get(VERSION_HEADER) != str(self._version):
-            return _refusal(HTTPStatus.CONFLICT, "version_mismatch", served_version=self._version)
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "draining", request)
+        if not hmac.compare_digest(request.header(b"authorization"), self._token):
+            return _refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", request)
         return None
 
-    async def _relay(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
-        headers = {VERSION_HEADER: str(self._version)}
-        try:
-            async with self._upstream.request(
-                request.method,
-                f"http://engine{request.path}",
-                data=body or None,
-                headers={"Content-Type": request.headers.get("Content-Type", "application/json")},
-            ) as answer:
-                headers["Content-Type"] = answer.headers.get("Content-Type", "application/octet-stream")
-                if answer.content_type == "text/event-stream":
-                    return await _stream(request, answer, headers)
-                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
-        except aiohttp.ClientError:
-            return _refusal(HTTPStatus.BAD_GATEWAY, "engine_lost")
+    def malformed(self, status: HTTPStatus) -> bytes:
+        return refusal_bytes(status, _CODES[status], closes=True)
+
+    def handle(self, connection: FrontConnection, request: Request) -> None:
+        if _route(request) != GENERATE:
+            self._relay(connection, request, on_over=_nothing)
+        elif not self._is_holding:
+            self._admit(connection, request)
+        elif len(self._held) >= NUM_HELD_MAX:
+            connection.answer(_refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", request))
+        else:
+            self._held[connection] = request
+            connection.on_left = functools.partial(self._forget, connection)
+
+    def _forget(self, connection: FrontConnection) -> None:
+        del self._held[connection]
+
+    def _admit_held(self) -> None:
+        self._is_holding = False
+        held, self._held = self._held, {}
+        for connection, request in held.items():
+            self._admit(connection, request)
+
+    def _admit(self, connection: FrontConnection, request: Request) -> None:
+        """Let a request through to the engine, or refuse it."""
+        if refusal := self._refusal_now(request):
+            connection.answer(refusal)
+        else:
+            self._count(1)
+            self._relay(connection, request, on_over=functools.partial(self._count, -1))
+
+    def _refusal_now(self, request: Request) -> bytes | None:
+        if not self._is_open:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "draining", request)
+        if request.header(b"x-seamlessflow-job") not in self._job_names:
+            return _refusal(HTTPStatus.CONFLICT, "job_mismatch", request, served_version=self._version)
+        if request.header(b"x-seamlessflow-policy-version") != self._shown_version:
+            return _refusal(HTTPStatus.CONFLICT, "version_mismatch", request, served_version=self._version)
+        return None
+
+    def _relay(self, connection: FrontConnection, request: Request, *, on_over: Callable[[], None]) -> None:
+        relay = Relay(
+            self._connections, self._engine, connection, version=self._shown_version, on_over=on_over
+        )
+        relay.begin(request)
 
     def _count(self, change: int) -> None:
         self.num_in_flight += change
@@ -176,34 +177,13 @@ class Front:
         self._on_change()
 
 
-async def _stream(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, headers: dict[str, str]
-) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, headers=headers)
-    await response.prepare(request)
-    try:
-        async for chunk in answer.content.iter_any():
-            await response.write(chunk)
-    except aiohttp.ClientPayloadError:
-        # The headers are already sent: a connection that ends without its last chunk tells the gateway what happened.
-        if request.transport is not None:
-            request.transport.close()
-    return response
+def _route(request: Request) -> tuple[bytes, bytes]:
+    return request.method, request.target.partition(b"?")[0]
 
 
-def _refusal(status: HTTPStatus, code: str, *, served_version: int | None = None) -> web.Response:
-    content: dict[str, str | int] = {"code": code}
-    if served_version is not None:
-        content["served_version"] = served_version
-    return web.Response(status=status, body=msgspec.json.encode(content), content_type="application/json")
+def _refusal(status: HTTPStatus, code: str, request: Request, *, served_version: int | None = None) -> bytes:
+    whole = refusal_bytes(status, code, served_version=served_version, closes=request.is_last)
+    return whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if request.method == b"HEAD" else whole
 
 
-def _make_request(
-    message: RawRequestMessage,
-    payload: StreamReader,
-    protocol: RequestHandler,
-    writer: AbstractStreamWriter,
-    task: "asyncio.Task[None]",
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+def _nothing() -> None: ...

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
+from seamlessflow.data_plane.turns.rendering.prompt import asked_prompt
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     Conversation,
@@ -44,21 +46,33 @@ class TurnPlanner:
         job, model = session.job, session.job.spec.model
         try:
             matched = turn_match(session.tree, conversation, job.text, stop=stop)
-            asked = matched.request(
+            request = matched.request(
                 job.text,
                 model=job.model_path,
                 max_tokens=model.max_model_len,
                 retains_reasoning=model.thinking_retention is ThinkingRetention.ALL,
                 demand=demand,
             )
+            asked = asked_prompt(request)
         except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
-        return turn_plan(session.tree, matched, await self._helpers.prompt(job.job_id, asked))
+        make = partial(self._helpers.prompt, job.job_id)
+        if request.cuts:
+            return turn_plan(session.tree, matched, await make(asked))
+        is_lasting = job.text.template.is_constant
+        return turn_plan(
+            session.tree, matched, await job.recent_prompts.prompt(asked, make, is_lasting=is_lasting)
+        )
 
     async def _raw_ids(self, session: LiveSession, prompt: RawPrompt) -> bytes:
         job = session.job
         if prompt.token_ids is None:
-            asked = prompt.request(model=job.model_path, max_tokens=job.spec.model.max_model_len)
+            try:
+                asked = asked_prompt(
+                    prompt.request(model=job.model_path, max_tokens=job.spec.model.max_model_len)
+                )
+            except ValueError as error:
+                raise bad_request(f"The prompt cannot be tokenised: {error}.", param="prompt") from error
             return (await self._helpers.prompt(job.job_id, asked)).new_ids
         highest = int(np.frombuffer(prompt.token_ids, dtype="<i4").max())
         if highest >= (num_ids := job.text.tokenizer.get_vocab_size()):

@@ -10,13 +10,13 @@ are one turn, however often they arrive: a repeat waits for the one in flight.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -50,12 +50,17 @@ from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
+from seamlessflow.data_plane.turns.rollout_manager import RolloutManager, is_asked_whole
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
+from seamlessflow.data_plane.turns.trajectory_manager.turn import (
+    recorded_choices,
+    turn_commit,
+    turn_grow,
+    turn_grow_whole,
+)
 from seamlessflow.runtime.departure import departure_of
 
 FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted
@@ -225,8 +230,11 @@ class TurnRoute:
         await send_whole(send, reply.whole(), headers=ignored_header(request.ignored))
 
     async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
-        with _refusals():
-            async for _ in turn_grow(turn, choice, self._manager, is_streamed=is_streamed):
+        with _refusals:
+            if not is_streamed and is_asked_whole(choice.progress):
+                await turn_grow_whole(turn, choice, self._manager)
+                return
+            async for _ in turn_grow(turn, choice, self._manager):
                 pass
 
     async def _answer_stream(
@@ -247,8 +255,8 @@ class TurnRoute:
         await send({"type": "http.response.body", "body": reply.closing()})
 
     async def _grow_aloud(self, turn: Turn, choice: Choice, reply: Reply, signs: SignsOfLife) -> None:
-        with _refusals():
-            async with aclosing(turn_grow(turn, choice, self._manager, is_streamed=True)) as growing:
+        with _refusals:
+            async with aclosing(turn_grow(turn, choice, self._manager)) as growing:
                 async for deltas in growing:
                     if deltas:
                         await signs.write(reply.deltas(choice, deltas))
@@ -302,19 +310,26 @@ def _digest(key: str, body: bytes) -> bytes:
     return digest.digest()
 
 
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn failures of engines and pool into the errors that clients read."""
-    try:
-        yield
-    except EngineRefused as error:
-        raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.") from error
-    except JobOver as error:
-        raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over") from error
-    except TooManyHeld as error:
-        raise ApiError(
-            HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
-        ) from error
+class _Refusals:
+    """Turns failures of engines and pool into the errors that clients read, as a context."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, EngineRefused):
+            raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.") from error
+        if isinstance(error, JobOver):
+            raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over") from error
+        if isinstance(error, TooManyHeld):
+            raise ApiError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
+            ) from error
+
+
+_refusals = _Refusals()
 
 
 def ignored_header(ignored: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -1,6 +1,7 @@
 """Keeps an answer growing until it is finished, whatever happens to engines.
 
-`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. If an engine aborts,
+`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it; `grow_whole` only adds
+them. If an engine aborts,
 drains, changes its version, dies or stalls, the answer continues from its own tokens on another engine with the same or
 a newer version, or waits for one. The caller's stream stays open meanwhile. Closing the iterator early aborts the
 engine's request.
@@ -11,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
@@ -19,10 +21,11 @@ from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import (
     EngineClient,
     EngineUnavailable,
-    GenerateRequest,
     VersionMismatch,
 )
+from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest
+from seamlessflow.data_plane.turns.engines.requests import GenerateRequest
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 
@@ -69,43 +72,56 @@ class RolloutManager:
         self._clock = clock
 
     async def grow(
-        self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity, *, is_streamed: bool
+        self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity
     ) -> AsyncGenerator[Piece, None]:
         """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver and TooManyHeld.
 
         Time that a failing engine cost is credited to the session's stall timer, so its task is not charged for it.
         """
         last_token_s = self._clock()
-        is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
-            min_version = max(progress.min_version, affinity.min_version)
-            engine_request = EngineRequest(sampling.job_id, affinity.order, min_version, affinity.phase_id)
             request = _request(progress, sampling)
-            async with self._pool.acquire(engine_request, affinity.hold) as engine:
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as engine:
                 affinity.phase_id = engine.phase_id
-                with self._watch.request(engine, affinity.hold, request) as lifeline:
-                    try:
-                        async with aclosing(
-                            self._client.generate(engine, request, lifeline, is_streamed=is_streamed)
-                        ) as pieces:
-                            async for piece in pieces:
-                                now_s = self._clock()
-                                lifeline.heard(now_s)
-                                if progress.num_tokens:
-                                    progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
-                                last_token_s = now_s
-                                progress.add(piece)
-                                yield piece
-                                if not progress.is_unfinished() and piece.finish_reason is None:
-                                    return
-                                if piece.finish_reason is FinishReason.ABORT:
-                                    self._leave(engine, progress, "aborted")
-                    except VersionMismatch as mismatch:
-                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
-                        self._pool.version_seen(engine, mismatch.served_version)
-                    except EngineUnavailable as unavailable:
-                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
-                        self._leave(engine, progress, str(unavailable))
+                with (
+                    self._watch.request(engine, affinity.hold, request) as lifeline,
+                    _Failures(self, engine, progress, affinity, lifeline),
+                ):
+                    async with aclosing(self._client.generate(engine, request, lifeline)) as pieces:
+                        async for piece in pieces:
+                            last_token_s = self._heard(progress, piece, lifeline, last_token_s)
+                            yield piece
+                            if not progress.is_unfinished() and piece.finish_reason is None:
+                                return
+                            if piece.finish_reason is FinishReason.ABORT:
+                                self._leave(engine, progress, "aborted")
+
+    async def grow_whole(self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity) -> None:
+        """Let `progress` grow to its end as `grow` does, with one piece of each engine."""
+        last_token_s = self._clock()
+        while progress.is_unfinished():
+            request = _request(progress, sampling)
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as engine:
+                affinity.phase_id = engine.phase_id
+                with (
+                    self._watch.request(engine, affinity.hold, request) as lifeline,
+                    _Failures(self, engine, progress, affinity, lifeline),
+                ):
+                    piece = await self._client.whole(engine, request, lifeline)
+                    last_token_s = self._heard(progress, piece, lifeline, last_token_s)
+                    if piece.finish_reason is FinishReason.ABORT:
+                        self._leave(engine, progress, "aborted")
+
+    def _heard(
+        self, progress: AnswerProgress, piece: Piece, lifeline: Lifeline, last_token_s: float
+    ) -> float:
+        """Add a piece, and return when it came."""
+        now_s = self._clock()
+        lifeline.heard(now_s)
+        if progress.num_tokens:
+            progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
+        progress.add(piece)
+        return now_s
 
     def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:
         self._pool.cool_down(engine)
@@ -114,6 +130,58 @@ class RolloutManager:
         if progress.token_ids:
             metrics.CONTINUATIONS.inc()
         log.info("turn leaves phase %s after %d tokens: %s", engine.phase_id, progress.num_tokens, why)
+
+    def _failed(
+        self,
+        engine: Engine,
+        progress: AnswerProgress,
+        hold: StallTimer,
+        lifeline: Lifeline,
+        error: VersionMismatch | EngineUnavailable,
+    ) -> None:
+        hold.credit(lifeline.last_heard_s, self._clock())
+        if isinstance(error, VersionMismatch):
+            self._pool.version_seen(engine, error.served_version)
+        else:
+            self._leave(engine, progress, str(error))
+
+
+class _Failures:
+    """Takes the failures of an engine, after which the answer continues on another one; as a context."""
+
+    __slots__ = ("_affinity", "_engine", "_lifeline", "_manager", "_progress")
+
+    def __init__(
+        self,
+        manager: RolloutManager,
+        engine: Engine,
+        progress: AnswerProgress,
+        affinity: Affinity,
+        lifeline: Lifeline,
+    ) -> None:
+        self._manager, self._engine, self._progress = manager, engine, progress
+        self._affinity, self._lifeline = affinity, lifeline
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, VersionMismatch | EngineUnavailable):
+            return False
+        self._manager._failed(self._engine, self._progress, self._affinity.hold, self._lifeline, error)
+        return True
+
+
+def is_asked_whole(progress: AnswerProgress) -> bool:
+    """Return whether engines may give an answer whole: of a long one, too much would be lost if one died."""
+    return progress.max_tokens <= STREAM_ABOVE_TOKENS
+
+
+def _wanted(progress: AnswerProgress, sampling: Sampling, affinity: Affinity) -> EngineRequest:
+    min_version = max(progress.min_version, affinity.min_version)
+    return EngineRequest(sampling.job_id, affinity.order, min_version, affinity.phase_id)
 
 
 def _request(progress: AnswerProgress, sampling: Sampling) -> GenerateRequest:

@@ -132,6 +132,23 @@ async def _send_file(world: GatewayWorld, key: str, path: Path) -> tuple[int, by
             return response.status, await response.read()
 
 
+async def test_sessions_that_begin_alike_need_no_helper_again(world: GatewayWorld) -> None:
+    prompts: list[str] = []
+
+    def script(prompt: str) -> str:
+        prompts.append(prompt)
+        return "yes<|im_end|>"
+
+    await world.start_engines(script)
+    first, second = await session_keys(world)
+    assert (await asked(world, first, "12+34?"))[0] == 200
+    assert world.process is not None
+    for helper in psutil.Process(world.process.pid).children():
+        helper.suspend()
+    assert (await asked(world, second, "12+34?"))[0] == 200
+    assert prompts[0] == prompts[1]
+
+
 async def test_killed_helper_is_replaced_and_none_outlives_the_gateway(world: GatewayWorld) -> None:
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     first, second = await session_keys(world)
@@ -140,7 +157,7 @@ async def test_killed_helper_is_replaced_and_none_outlives_the_gateway(world: Ga
     helpers = psutil.Process(world.process.pid).children()
     assert len(helpers) == 1
     helpers[0].kill()
-    assert (await asked(world, second, "12+34?"))[0] == 200
+    assert (await asked(world, second, "56+78?"))[0] == 200
     helpers = psutil.Process(world.process.pid).children()
     world.kill_gateway()
     _, alive = psutil.wait_procs(helpers, timeout=20)

@@ -1,19 +1,20 @@
 """Sends one request to one engine, through its front.
 
-`EngineClient.generate` takes prompt ids and what may still be sampled, and yields `Piece`s. Every failure is one of
-three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry the version that its
-stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever watches the engine can cut every
-wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what the caller does between two
-pieces.
+`EngineClient` takes prompt ids and what may still be sampled: `generate` yields `Piece`s, `whole` returns one. Every
+failure is one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry
+the version that its stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever watches the
+engine can cut every wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what the caller
+does between two pieces.
 """
 
 import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
+from types import TracebackType
+from typing import Any
 
 import aiohttp
 import httptools
@@ -21,7 +22,6 @@ import msgspec
 import numpy as np
 
 from seamlessflow.core.guidance.masks import GuidedBy
-from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append, spans_concat
 from seamlessflow.data_plane.store.jobs import Engine
@@ -29,9 +29,9 @@ from seamlessflow.data_plane.turns.engines.connections import (
     IDLE_S,
     EngineConnection,
     EngineConnections,
-    address_of,
 )
 from seamlessflow.data_plane.turns.engines.lifeline import EngineStalled, Lifeline
+from seamlessflow.data_plane.turns.engines.requests import GenerateRequest, request_headers, request_message
 
 ABORT_TIMEOUT_S = 2.0
 PROBE_TIMEOUT_S = 2.0
@@ -58,16 +58,6 @@ class VersionMismatch(Exception):
 
 class EngineRefused(Exception):
     """The engine understood the request and will never serve it, so no other engine will either."""
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateRequest:
-    token_ids: bytes
-    max_tokens: int
-    temperature: float
-    stop_token_ids: Sequence[int]
-    asked: AskedSampling = field(default_factory=AskedSampling)
-    num_answered: int = 0  # how many of the last prompt tokens belong to the answer
 
 
 class _LogprobEntry(msgspec.Struct):
@@ -131,48 +121,34 @@ class EngineClient:
         self._connections.close()
         await self._http.close()
 
+    async def whole(self, engine: Engine, request: GenerateRequest, lifeline: Lifeline) -> Piece:
+        """Return one answer, which the engine sends when it is complete. Cancelling the wait aborts the request.
+
+        Raises EngineUnavailable, VersionMismatch and EngineRefused.
+        """
+        async with self._exchange(engine, lifeline) as exchange:
+            connection = await exchange.ask(request, is_streamed=False)
+            piece = _unary_piece(_decode_answer(await connection.read_all()), engine.version)
+            exchange.is_complete = True
+        return piece
+
     async def generate(
-        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool
+        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline
     ) -> AsyncGenerator[Piece, None]:
         """Yield pieces of one answer; the last has a finish reason. Closing the iterator early aborts the request.
 
         Raises EngineUnavailable, VersionMismatch and EngineRefused.
         """
-        request_id = os.urandom(16).hex()
-        is_complete = False
-        connection: EngineConnection | None = None
-        try:
-            connection = await self._connections.take(engine.endpoint, lifeline)
-            message = _message(engine, _body(engine, request, request_id, is_streamed=is_streamed))
-            connection.ask(message, silence_s=STREAM_SILENCE_S if is_streamed else UNARY_SILENCE_S)
-            if await connection.head() != HTTPStatus.OK:
-                failure = _failure(connection.status, await connection.read_all())
-                is_complete = True
-                raise failure
-            if not is_streamed:
-                piece = _unary_piece(_decode_answer(await connection.read_all()), engine.version)
-                is_complete = True
-                yield piece
-                return
+        async with self._exchange(engine, lifeline) as exchange:
+            connection = await exchange.ask(request, is_streamed=True)
             async for piece in _streamed_pieces(connection, engine.version):
-                is_complete = piece.finish_reason is not None
+                exchange.is_complete = piece.finish_reason is not None
                 yield piece
-            if not is_complete:
+            if not exchange.is_complete:
                 raise EngineUnavailable("the engine's stream ended before its answer did")
-        except EngineStalled as error:
-            is_complete = True
-            self._abort_later(engine, request_id)
-            raise EngineUnavailable(str(error)) from error
-        except (OSError, httptools.HttpParserError, msgspec.DecodeError) as error:
-            if is_complete:
-                return  # the answer is complete; only the end of the stream is missing
-            is_complete = True
-            raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
-        finally:
-            if connection is not None:
-                self._connections.give_back(connection, lifeline)
-            if not is_complete:
-                await asyncio.shield(self._abort(engine, request_id))
+
+    def _exchange(self, engine: Engine, lifeline: Lifeline) -> "_Exchange":
+        return _Exchange(self._connections, self._abort, self._abort_later, engine, lifeline)
 
     async def counters(self, engine: Engine) -> str | None:
         """Return the counters that change while the engine works, as text to compare; None if no answer came in time.
@@ -181,7 +157,7 @@ class EngineClient:
         """
         try:
             async with self._http.get(
-                f"{engine.endpoint}/metrics", headers=_headers(engine), timeout=_PROBE_TIMEOUT
+                f"{engine.endpoint}/metrics", headers=request_headers(engine), timeout=_PROBE_TIMEOUT
             ) as response:
                 if response.status == HTTPStatus.BAD_GATEWAY:
                     return None
@@ -203,54 +179,86 @@ class EngineClient:
             await self._http.post(
                 f"{engine.endpoint}/inference/v1/abort_requests",
                 data=msgspec.json.encode({"request_ids": [f"generate-tokens-{request_id}"]}),
-                headers=_headers(engine),
+                headers=request_headers(engine),
                 timeout=aiohttp.ClientTimeout(total=ABORT_TIMEOUT_S),
             )
 
 
-def _headers(engine: Engine) -> dict[str, str]:
-    return {
-        "Authorization": f"Bearer {engine.token}",
-        "X-SeamlessFlow-Job": str(engine.job_id),
-        "X-SeamlessFlow-Policy-Version": str(engine.version),
-        "Content-Type": "application/json",
-    }
+class _Exchange:
+    """One request at one engine, as a context: asked → complete or failed, in the words of EngineClient's callers.
 
+    At its end it gives the connection back, and aborts a request whose answer is not complete.
+    """
 
-def _message(engine: Engine, body: bytes) -> bytes:
-    """Return a whole HTTP request for an answer."""
-    address = address_of(engine.endpoint)
-    lines = [
-        f"POST {address.path}/inference/v1/generate HTTP/1.1",
-        f"Host: {address.authority}",
-        *(f"{name}: {value}" for name, value in _headers(engine).items()),
-        f"Content-Length: {len(body)}\r\n\r\n",
-    ]
-    return "\r\n".join(lines).encode() + body
+    __slots__ = (
+        "_abort",
+        "_abort_later",
+        "_connection",
+        "_connections",
+        "_engine",
+        "_lifeline",
+        "_request_id",
+        "is_complete",
+    )
 
+    def __init__(
+        self,
+        connections: EngineConnections,
+        abort: Callable[[Engine, str], Coroutine[Any, Any, None]],
+        abort_later: Callable[[Engine, str], None],
+        engine: Engine,
+        lifeline: Lifeline,
+    ) -> None:
+        self._connections = connections
+        self._abort = abort
+        self._abort_later = abort_later
+        self._engine = engine
+        self._lifeline = lifeline
+        self._request_id = os.urandom(16).hex()
+        self._connection: EngineConnection | None = None
+        self.is_complete = False
 
-def _body(engine: Engine, request: GenerateRequest, request_id: str, *, is_streamed: bool) -> bytes:
-    params: dict[str, object] = {
-        "temperature": request.temperature,
-        "top_p": 1.0,
-        "max_tokens": request.max_tokens,
-        "logprobs": request.asked.num_top,
-        "stop_token_ids": list(request.stop_token_ids),
-        "detokenize": False,
-        **request.asked.reshaping,
-    }
-    body: dict[str, object] = {
-        "request_id": request_id,
-        "token_ids": np.frombuffer(request.token_ids, dtype="<i4").tolist(),
-        "sampling_params": params,
-        "stream": is_streamed,
-        "cache_salt": f"{engine.job_id}:{engine.version}",
-        "packed": True,
-    }
-    if request.asked.guide is not None:
-        params["structured_outputs"] = request.asked.guide.wanted
-        body["guided_prefix"] = request.num_answered
-    return msgspec.json.encode(body)
+    async def ask(self, request: GenerateRequest, *, is_streamed: bool) -> EngineConnection:
+        """Send the request and return the connection once the head of an answer has come."""
+        engine = self._engine
+        connection = self._connection = await self._connections.take(engine.endpoint, self._lifeline)
+        message = request_message(engine, request, self._request_id, is_streamed=is_streamed)
+        connection.ask(message, silence_s=STREAM_SILENCE_S if is_streamed else UNARY_SILENCE_S)
+        if await connection.head() != HTTPStatus.OK:
+            failure = _failure(connection.status, await connection.read_all())
+            self.is_complete = True
+            raise failure
+        return connection
+
+    async def __aenter__(self) -> "_Exchange":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            return error is not None and self._translate(error)
+        finally:
+            if self._connection is not None:
+                self._connections.give_back(self._connection, self._lifeline)
+            if not self.is_complete:
+                await asyncio.shield(self._abort(self._engine, self._request_id))
+
+    def _translate(self, error: BaseException) -> bool:
+        """Return whether the error means nothing, because only the end of a stream is missing after a whole answer.
+
+        Raises EngineUnavailable if the engine or the way to it failed.
+        """
+        if isinstance(error, EngineStalled):
+            self.is_complete = True
+            self._abort_later(self._engine, self._request_id)
+            raise EngineUnavailable(str(error)) from error
+        if not isinstance(error, OSError | httptools.HttpParserError | msgspec.DecodeError):
+            return False
+        if self.is_complete:
+            return True
+        self.is_complete = True
+        raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
 
 
 def _failure(status: int, raw: bytes) -> Exception:

@@ -14,9 +14,10 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.placement.shares import fair_shares
@@ -122,26 +123,14 @@ class EnginePool:
         self._share()
         self._serve_all()
 
-    @asynccontextmanager
-    async def acquire(self, request: EngineRequest, hold: StallTimer | None = None) -> AsyncIterator[Engine]:
-        """Yield an engine of the job with at least the requested version; it counts as busier inside the block.
+    def acquire(
+        self, request: EngineRequest, hold: StallTimer | None = None
+    ) -> AbstractAsyncContextManager[Engine]:
+        """Give an engine of the job with at least the requested version; it counts as busier inside the block.
 
         `hold` runs while the turn waits for an engine. Raises TooManyHeld and JobOver.
         """
-        entry = None if self._waiters.get(request.job_id) else self._choose(request)
-        if entry is not None:
-            entry.num_in_flight += 1
-        else:
-            clock = hold or StallTimer()
-            clock.begin(self.clock())
-            try:
-                entry = await self._wait(request)
-            finally:
-                clock.end(self.clock())
-        try:
-            yield entry.engine
-        finally:
-            self._release(entry)
+        return _Acquired(self, request, hold)
 
     def cool_down(self, engine: Engine) -> None:
         """Give an engine that failed no requests for COOLDOWN_S."""
@@ -210,6 +199,18 @@ class EnginePool:
             and entry.cooldown_until_s <= now_s
         ]
 
+    async def _take(self, request: EngineRequest, hold: StallTimer | None) -> _Entry:
+        entry = None if self._waiters.get(request.job_id) else self._choose(request)
+        if entry is not None:
+            entry.num_in_flight += 1
+            return entry
+        clock = hold or StallTimer()
+        clock.begin(self.clock())
+        try:
+            return await self._wait(request)
+        finally:
+            clock.end(self.clock())
+
     async def _wait(self, request: EngineRequest) -> _Entry:
         if request.job_id in self.jobs_over:
             raise JobOver(f"job {request.job_id} is over")
@@ -256,3 +257,22 @@ class EnginePool:
             heapq.heappush(queue, waiter)
         if not queue:
             del self._waiters[job_id]
+
+
+class _Acquired:
+    """An engine for one turn, as a context; a class, because each turn enters it once or more."""
+
+    __slots__ = ("_entry", "_hold", "_pool", "_request")
+
+    def __init__(self, pool: EnginePool, request: EngineRequest, hold: StallTimer | None) -> None:
+        self._pool, self._request, self._hold = pool, request, hold
+        self._entry: _Entry
+
+    async def __aenter__(self) -> Engine:
+        self._entry = await self._pool._take(self._request, self._hold)
+        return self._entry.engine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool._release(self._entry)

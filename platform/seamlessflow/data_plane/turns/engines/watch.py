@@ -7,9 +7,9 @@ decides; this module only measures. States of an engine: trusted â†’ suspected â
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.liveness.stall import ProbeAnswer, StallWatch
@@ -20,11 +20,11 @@ from seamlessflow.data_plane.turns.engines.client import (
     EngineClient,
     EngineRefused,
     EngineUnavailable,
-    GenerateRequest,
     VersionMismatch,
 )
 from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
+from seamlessflow.data_plane.turns.engines.requests import GenerateRequest
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.suspicions import Suspicion, SuspicionLog
 from seamlessflow.runtime.tasks import task_supervised
@@ -79,6 +79,28 @@ class _Watched:
                 task.cancel()
 
 
+class _Request:
+    """A request that is watched, as a context, which gives its lifeline."""
+
+    __slots__ = ("_hold", "_lifeline", "_watched")
+
+    def __init__(self, watched: _Watched, hold: StallTimer, lifeline: Lifeline) -> None:
+        self._watched, self._hold, self._lifeline = watched, hold, lifeline
+
+    def __enter__(self) -> Lifeline:
+        if not self._watched.lifelines:
+            self._watched.stall.rested()
+        self._watched.lifelines.add(self._lifeline)
+        self._hold.attach(self._lifeline)
+        return self._lifeline
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hold.detach(self._lifeline)
+        self._watched.lifelines.discard(self._lifeline)
+
+
 class EngineWatch:
     def __init__(
         self, pool: EnginePool, client: EngineClient, clock: Callable[[], float], suspicions: SuspicionLog
@@ -115,20 +137,11 @@ class EngineWatch:
         self._watched = fresh
         self._count()
 
-    @contextmanager
-    def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> Iterator[Lifeline]:
+    def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> "_Request":
         """Watch a request while the engine works on it; `hold` is its session's stall timer."""
         watched = self._watched.get(engine.phase_id) or _Watched(engine)  # its row may just have gone
         lifeline = Lifeline(self._clock, watched.stall, len(request.token_ids) // TOKEN_BYTES)
-        if not watched.lifelines:
-            watched.stall.rested()
-        watched.lifelines.add(lifeline)
-        hold.attach(lifeline)
-        try:
-            yield lifeline
-        finally:
-            hold.detach(lifeline)
-            watched.lifelines.discard(lifeline)
+        return _Request(watched, hold, lifeline)
 
     def tick(self, elapsed_s: float) -> None:
         for watched in self._watched.values():
@@ -187,11 +200,8 @@ class EngineWatch:
             return False
         lifeline = Lifeline(self._clock, StallWatch(), num_prompt_tokens=1)
         try:
-            async with (
-                asyncio.timeout(PROVE_TIMEOUT_S),
-                aclosing(self._client.generate(engine, PROOF, lifeline, is_streamed=False)) as pieces,
-            ):
-                return (await anext(pieces)).num_tokens > 0
+            async with asyncio.timeout(PROVE_TIMEOUT_S):
+                return (await self._client.whole(engine, PROOF, lifeline)).num_tokens > 0
         except VersionMismatch as mismatch:
             self._pool.version_seen(engine, mismatch.served_version)
         except EngineRefused:

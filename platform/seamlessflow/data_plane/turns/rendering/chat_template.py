@@ -18,6 +18,11 @@ from seamlessflow.core.trajectory.messages import message_text, tool_arguments
 
 Message = Mapping[str, Any]
 MAX_TEXT_CHARS = 64 << 20
+_CHANGING = (
+    "strftime_now",
+    "random",
+    "lipsum",
+)  # what jinja offers, or we, that is not the same at each call
 
 
 class TemplateRefused(ValueError):
@@ -34,6 +39,12 @@ class ChatTemplate:
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self._source = source
         self._special_tokens = dict(special_tokens)
+
+    @functools.cached_property
+    def is_constant(self) -> bool:
+        """Whether the same messages always give the same text, as far as the source shows: nothing asks for the time,
+        or for chance."""
+        return not any(name in self._source for name in _CHANGING)
 
     @functools.cached_property
     def _template(self) -> Template:

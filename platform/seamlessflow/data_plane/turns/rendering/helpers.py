@@ -1,26 +1,24 @@
 """The helper processes of a gateway, which make prompts within limits of time, memory and output.
 
-`PromptHelpers` takes a `PromptRequest` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
+`PromptHelpers` takes an `AskedPrompt` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
 Invariants: the event loop never runs a template; a request that exceeds a limit fails alone; the number of helpers and
-their queue are bounded; a dead helper is replaced at the next request; no helper outlives the gateway.
+their queue are bounded; a dead helper is replaced at the next request; no helper outlives the gateway. Quick prompts
+follow one another in a helper's pipe (`helper_process`), but none waits behind a slow one.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
-import sys
 import time
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-import msgspec
-
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.turns.rendering.helper import LENGTH, HelperOutcome, HelperReply
-from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest
+from seamlessflow.data_plane.turns.rendering.helper import HelperOutcome, HelperReply
+from seamlessflow.data_plane.turns.rendering.helper_process import HelperProcess, Work
+from seamlessflow.data_plane.turns.rendering.prompt import AskedPrompt, Prompt
 from seamlessflow.data_plane.turns.rendering.waiting_line import WaitingLine
 from seamlessflow.runtime.tasks import task_supervised
 
@@ -33,7 +31,8 @@ SUSPICIOUS_CPU_S = 1.0
 WALL_FACTOR = (
     6  # processor time is the fair measure on a busy machine; wall time is limited to this multiple of it
 )
-MODULE = "seamlessflow.data_plane.turns.rendering.helper"
+SLOW_CPU_S = 0.2  # after that, what waits behind a prompt goes to another helper
+START_AGAIN_S = 1.0  # after a helper could not be started, if there are others
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -55,81 +54,21 @@ class PromptRefused(ApiError):
         super().__init__(status, message, param="messages", code=None if is_refused else code)
 
 
-@dataclass(slots=True)
-class _Work:
-    request: PromptRequest
-    answer: "asyncio.Future[Prompt]"
-    num_tries: int = 0
-
-
-class _HelperGone(Exception):
-    """The helper died while it worked on a request."""
-
-
-@dataclass(slots=True)
-class _Helper:
-    """One helper process and the request it works on."""
-
-    process: asyncio.subprocess.Process
-    job: Hashable = None
-    num_requests: int = 0
-    is_busy: bool = False
-    is_tokenising: bool = False
-    has_overrun: bool = False
-    # The request's number, the processor time and the clock when the watch first saw the request.
-    seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0))
-
-    async def ask(self, job: Hashable, request: PromptRequest) -> HelperReply:
-        """Return the helper's reply to one request. Raises _HelperGone."""
-        self.job, self.num_requests, self.is_busy, self.is_tokenising = (
-            job,
-            self.num_requests + 1,
-            True,
-            False,
-        )
-        body = msgspec.json.encode(request)
-        reader, writer = self.process.stdout, self.process.stdin
-        assert reader is not None
-        assert writer is not None
-        try:
-            writer.write(LENGTH.pack(len(body)) + body)
-            await writer.drain()
-            while True:
-                size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
-                reply = msgspec.msgpack.decode(await reader.readexactly(size), type=HelperReply)
-                if reply.outcome is not HelperOutcome.TOKENISING:
-                    return reply
-                self.is_tokenising = True
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise _HelperGone from error
-        finally:
-            self.is_busy = False
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-
-
 class PromptHelpers:
     """One per gateway; `start` it before use. A helper process starts with the first request that needs it."""
 
     def __init__(self, limits: HelperLimits) -> None:
         self._limits = limits
-        self._line: WaitingLine[_Work] = WaitingLine(num_helpers=limits.num_helpers)
-        self._idle: list[
-            asyncio.Future[None]
-        ] = []  # the helper that was busy last is taken first: it is warm
-        self._helpers: dict[int, _Helper] = {}
+        self._line: WaitingLine[Work] = WaitingLine(num_helpers=limits.num_helpers)
+        self._helpers: list[HelperProcess] = []  # the one that replied last is the last: it is warm
+        self._starting: set[asyncio.Task[None]] = set()
+        self._start_failed_at_s = -START_AGAIN_S
 
     def start(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks that run the helpers until they are cancelled."""
-        keepers = [
-            task_supervised(self._keep(number), name=f"prompt helper {number}")
-            for number in range(self._limits.num_helpers)
-        ]
-        return [*keepers, task_supervised(self._watch(), name="prompt helpers' limits")]
+        """Start the task that keeps the limits until it is cancelled, and the helpers with it."""
+        return [task_supervised(self._watch(), name="prompt helpers' limits")]
 
-    async def prompt(self, job: Hashable, request: PromptRequest) -> Prompt:
+    async def prompt(self, job: Hashable, asked: AskedPrompt) -> Prompt:
         """Make a prompt. Raises ApiError: PromptRefused, and 503 when too many requests wait."""
         if len(self._line) >= MAX_WAITING:
             raise ApiError(
@@ -138,59 +77,89 @@ class PromptHelpers:
                 code="overloaded",
                 headers={"retry-after": "1"},
             )
-        work = _Work(request, asyncio.get_running_loop().create_future())
-        self._put(job, work)
+        work = Work(job, asked, asyncio.get_running_loop().create_future())
+        self._line.put(job, work)
+        self._feed()
         return await work.answer
 
-    def _put(self, job: Hashable, work: _Work, *, is_first: bool = False) -> None:
-        self._line.put(job, work, is_first=is_first)
-        self._wake()
-
-    def _wake(self) -> None:
-        while self._idle:
-            waiting = self._idle.pop()
-            if not waiting.done():
-                waiting.set_result(None)
+    def _feed(self) -> None:
+        """Send what waits to helpers with room."""
+        now_s = time.monotonic()
+        while len(self._line) and (helper := self._free_helper(now_s)) is not None:
+            taken = self._line.take(now_s, has_suspects=not helper.under_way)
+            if taken is None:
                 return
+            job, work = taken
+            if work.answer.done():  # its client has disconnected
+                self._line.done(job)
+                continue
+            if self._line.is_suspect(job, now_s):
+                helper.is_slow = True  # nothing waits behind it
+            helper.send(work)
 
-    async def _keep(self, number: int) -> None:
-        """Serve one request after another with one helper process, which is started when it is needed."""
-        try:
-            while True:
-                while (taken := self._line.take(time.monotonic())) is None:
-                    self._idle.append(waiting := asyncio.get_running_loop().create_future())
-                    await waiting
-                job, work = taken
-                try:
-                    if not work.answer.done():  # its client may have disconnected
-                        await self._serve(number, job, work)
-                finally:
-                    self._line.done(job)
-                    self._wake()  # another job may have waited for this one
-        finally:
-            if helper := self._helpers.pop(number, None):
-                helper.kill()
+    def _free_helper(self, now_s: float) -> HelperProcess | None:
+        """Return an idle helper, or the least busy one with room; if none is idle, start a further one."""
+        for helper in reversed(self._helpers):
+            if not helper.under_way:
+                return helper
+        num_helpers = len(self._helpers) + len(self._starting)
+        is_soon = bool(self._helpers) and now_s < self._start_failed_at_s + START_AGAIN_S
+        if num_helpers < self._limits.num_helpers and not is_soon:
+            self._start_another()
+        with_room = [helper for helper in self._helpers if helper.has_room]
+        return min(with_room, key=lambda helper: len(helper.under_way), default=None)
 
-    async def _serve(self, number: int, job: Hashable, work: _Work) -> None:
-        work.num_tries += 1
+    def _start_another(self) -> None:
+        task = task_supervised(self._start_one(), name="start of a prompt helper", may_return=True)
+        self._starting.add(task)
+        task.add_done_callback(self._started)
+
+    def _started(self, task: "asyncio.Task[None]") -> None:
+        self._starting.discard(task)
+        self._feed()
+
+    async def _start_one(self) -> None:
+        helper = HelperProcess(self._replied, self._gone)
         try:
-            helper = self._helpers.get(number) or await self._spawn(number)
-            reply = await helper.ask(job, work.request)
-        except _HelperGone:
-            self._gone(number, job, work)
-            return
+            await helper.start(self._limits.memory_mb)
+            if helper.is_gone:
+                raise ProcessLookupError("it ended at once")
         except OSError as error:
-            message = f"The gateway could not start a process that renders prompts: {error}."
-            _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message))
+            self._start_failed_at_s = time.monotonic()
+            log.warning("a process that renders prompts could not be started: %s", error)
+            if not self._helpers:
+                self._refuse_all(error)
             return
-        except ValueError as error:  # what JSON cannot hold
-            _resolve(work, PromptRefused(f"The messages cannot be rendered: {error}.", HelperOutcome.REFUSED))
-            return
-        if reply.outcome is HelperOutcome.OUT_OF_MEMORY:
-            self._drop(number)
-        self._answer(work, reply)
+        self._helpers.append(helper)
 
-    def _answer(self, work: _Work, reply: HelperReply) -> None:
+    def _refuse_all(self, error: OSError) -> None:
+        message = f"The gateway could not start a process that renders prompts: {error}."
+        while (taken := self._line.take(time.monotonic())) is not None:
+            job, work = taken
+            self._line.done(job)
+            _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message))
+
+    def _replied(self, helper: HelperProcess, work: Work | None, reply: HelperReply) -> None:
+        if work is not None:
+            self._line.done(work.job)
+            self._answer(work, reply)
+        if helper is not self._helpers[-1]:
+            self._helpers.remove(helper)
+            self._helpers.append(helper)
+        if reply.outcome is HelperOutcome.OUT_OF_MEMORY:
+            self._helpers.remove(helper)
+            helper.close()
+            self._put_back(list(helper.under_way))
+        self._feed()
+
+    def _put_back(self, works: Sequence[Work | None]) -> None:
+        """Let works wait again, before all others of their jobs."""
+        for work in reversed(works):
+            if work is not None:
+                self._line.done(work.job)
+                self._line.put(work.job, work, is_first=True)
+
+    def _answer(self, work: Work, reply: HelperReply) -> None:
         match reply.outcome:
             case HelperOutcome.DONE if reply.prompt is not None:
                 _resolve(work, reply.prompt)
@@ -199,7 +168,7 @@ class PromptHelpers:
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
                 )
             case HelperOutcome.GUIDE_REFUSED:
-                field = None if work.request.demand is None else work.request.demand.field
+                field = work.asked.demand_field
                 _resolve(work, bad_request(f"{field} cannot be followed: {reply.message}.", param=field))
             case HelperOutcome.OUT_OF_MEMORY:
                 message = (
@@ -210,61 +179,76 @@ class PromptHelpers:
             case _:
                 _resolve(work, PromptRefused(f"The messages cannot be used: {reply.message}.", reply.outcome))
 
-    def _gone(self, number: int, job: Hashable, work: _Work) -> None:
-        """Refuse the request if it exceeded a limit; if the helper died for another reason, try once more."""
-        helper = self._helpers.get(number)
-        self._drop(number)
-        if helper is not None and helper.has_overrun:
-            is_text = helper.is_tokenising
-            what = (
-                "Tokenising the messages"
-                if is_text
-                else "Rendering the messages with the model's chat template"
-            )
-            message = f"{what} took more than {self._limits.cpu_s:g} s of processor time, the limit of this gateway."
-            _resolve(work, PromptRefused(message, "text_too_long" if is_text else "template_too_slow"))
-        elif work.num_tries < NUM_TRIES:
-            self._line.put(job, work, is_first=True)
-        else:
+    def _gone(self, helper: HelperProcess) -> None:
+        """Blame the work that a dead helper was making; the works behind it wait again."""
+        if helper in self._helpers:
+            self._helpers.remove(helper)
+        first, others = next(iter(helper.under_way), None), list(helper.under_way)[1:]
+        self._put_back(others)
+        if first is not None:
+            self._blame(helper, first)
+        self._feed()
+
+    def _blame(self, helper: HelperProcess, work: Work) -> None:
+        """Refuse the work if it exceeded a limit; if the helper died for another reason, try once more."""
+        work.num_deaths += 1
+        if not helper.has_overrun and work.num_deaths < NUM_TRIES:
+            self._put_back([work])
+            return
+        self._line.done(work.job)
+        if not helper.has_overrun:
             message = "The process that rendered the messages died, most likely because memory ran out."
             _resolve(work, PromptRefused(message, HelperOutcome.OUT_OF_MEMORY))
-
-    async def _spawn(self, number: int) -> _Helper:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", MODULE, str(os.getpid()), str(self._limits.memory_mb)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            return
+        is_text = helper.is_tokenising
+        what = (
+            "Tokenising the messages" if is_text else "Rendering the messages with the model's chat template"
         )
-        helper = self._helpers[number] = _Helper(process)
-        return helper
-
-    def _drop(self, number: int) -> None:
-        if helper := self._helpers.pop(number, None):
-            helper.kill()
+        message = (
+            f"{what} took more than {self._limits.cpu_s:g} s of processor time, the limit of this gateway."
+        )
+        _resolve(work, PromptRefused(message, "text_too_long" if is_text else "template_too_slow"))
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            for helper in list(self._helpers.values()):
-                if helper.is_busy:
-                    self._look(helper, time.monotonic())
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                for helper in list(self._helpers):
+                    if helper.under_way and not helper.is_gone:
+                        self._look(helper, time.monotonic())
+        finally:
+            helpers, self._helpers = self._helpers, []
+            for helper in helpers:
+                helper.close()
+            await asyncio.gather(*(helper.ended() for helper in helpers))
 
-    def _look(self, helper: _Helper, now_s: float) -> None:
-        cpu_s = _cpu_s(helper.process.pid)
+    def _look(self, helper: HelperProcess, now_s: float) -> None:
+        cpu_s = _cpu_s(helper.pid)
         number, cpu_before_s, began_s = helper.seen
-        if number != helper.num_requests:
-            helper.seen = (helper.num_requests, cpu_s, now_s)
+        if number != helper.num_replies:
+            helper.seen = (helper.num_replies, cpu_s, now_s)
             return
-        used_s = cpu_s - cpu_before_s
-        if used_s > SUSPICIOUS_CPU_S:
-            self._line.suspect(helper.job, now_s)
-        if used_s > self._limits.cpu_s or now_s - began_s > WALL_FACTOR * self._limits.cpu_s:
-            log.warning("a prompt of job %s took too long; its helper process is killed", helper.job)
+        used_s, elapsed_s, job = cpu_s - cpu_before_s, now_s - began_s, _job(helper)
+        if used_s > SUSPICIOUS_CPU_S and job is not None:
+            self._line.suspect(job, now_s)
+        if used_s > self._limits.cpu_s or elapsed_s > WALL_FACTOR * self._limits.cpu_s:
+            log.warning("a prompt of job %s took too long; its helper process is killed", job)
             helper.has_overrun = True
-            helper.kill()
+            helper.close()
+            self._gone(helper)
+        elif used_s > SLOW_CPU_S or elapsed_s > WALL_FACTOR * SLOW_CPU_S:
+            helper.is_slow = True
+            self._put_back(helper.take_back())
+            self._feed()
 
 
-def _resolve(work: _Work, answer: Prompt | ApiError) -> None:
+def _job(helper: HelperProcess) -> Hashable:
+    """Return whose work a helper makes; None if it is one that another helper makes too."""
+    first = helper.under_way[0]
+    return None if first is None else first.job
+
+
+def _resolve(work: Work, answer: Prompt | ApiError) -> None:
     if work.answer.done():
         return  # its client disconnected
     if isinstance(answer, Prompt):

@@ -6,6 +6,7 @@ programs and texts may be long, so the gateway does this in helper processes (`h
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -44,6 +45,19 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     demand: Demand | None = None  # what the client demands of the answer
     # The reasoning of answers in the tree stays, whatever the template does with it.
     retains_reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPrompt:
+    """A request as its helper reads it; `demand_field`: the field of the client's request that a guide comes from."""
+
+    body: bytes
+    demand_field: str | None = None
+
+
+def asked_prompt(request: PromptRequest) -> AskedPrompt:
+    """Encode a request. Raises ValueError for what JSON cannot hold."""
+    return AskedPrompt(msgspec.json.encode(request), None if request.demand is None else request.demand.field)
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):

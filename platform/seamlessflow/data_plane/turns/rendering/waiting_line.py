@@ -32,10 +32,13 @@ class WaitingLine(Generic[Work]):
             line.append(work)
         self._num_waiting += 1
 
-    def take(self, now_s: float) -> tuple[Hashable, Work] | None:
-        """Return the next work that may begin now, with its job; None if there is none."""
+    def take(self, now_s: float, *, has_suspects: bool = True) -> tuple[Hashable, Work] | None:
+        """Return the next work that may begin now, with its job; None if there is none.
+
+        has_suspects: the helper has nothing else to do, so a suspect's work keeps no other waiting.
+        """
         for job in self._waiting:
-            if self._may_begin(job, now_s):
+            if (has_suspects or not self.is_suspect(job, now_s)) and self._may_begin(job, now_s):
                 break
         else:
             return None
@@ -58,12 +61,12 @@ class WaitingLine(Generic[Work]):
         self._suspect_until_s[job] = now_s + SUSPECT_S
 
     def _may_begin(self, job: Hashable, now_s: float) -> bool:
-        if not self._is_suspect(job, now_s):
+        if not self.is_suspect(job, now_s):
             return True
         num_busy = sum(self._at_work[other] for other in list(self._suspect_until_s))
         return num_busy < max(1, self._num_helpers - 1)
 
-    def _is_suspect(self, job: Hashable, now_s: float) -> bool:
+    def is_suspect(self, job: Hashable, now_s: float) -> bool:
         until_s = self._suspect_until_s.get(job)
         if until_s is not None and until_s <= now_s:
             del self._suspect_until_s[job]

@@ -24,14 +24,12 @@ UNTRAINED_FLAG = "untrained"  # in an answer's flags: why none of its tokens is 
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
 
 
-async def turn_grow(
-    turn: Turn, choice: Choice, manager: RolloutManager, *, is_streamed: bool
-) -> AsyncGenerator[list[Delta], None]:
+async def turn_grow(turn: Turn, choice: Choice, manager: RolloutManager) -> AsyncGenerator[list[Delta], None]:
     """Yield the deltas of one answer until it ends. Closing the iterator early aborts the engine's request."""
     progress, text = choice.progress, choice.text
     if progress.token_ids:  # a retry continues from the tokens of the abandoned turn
         yield text.push(bytes(progress.token_ids))
-    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity, is_streamed=is_streamed)
+    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity)
     async with aclosing(pieces):
         if not text.is_stopped():
             async for piece in pieces:
@@ -42,6 +40,14 @@ async def turn_grow(
     if text.num_kept_tokens is not None:
         progress.cut(text.num_kept_tokens)
     yield deltas
+
+
+async def turn_grow_whole(turn: Turn, choice: Choice, manager: RolloutManager) -> None:
+    """Let one answer grow to its end while nobody reads along. The request must have no stop strings."""
+    progress = choice.progress
+    await manager.grow_whole(progress, turn.session.sampling, turn.session.affinity)
+    choice.text.push(bytes(progress.token_ids))
+    choice.text.finish()
 
 
 async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) -> None:
