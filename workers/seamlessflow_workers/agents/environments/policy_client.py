@@ -145,7 +145,8 @@ def _head(policy: PolicyEndpoint) -> bytes:
         "Content-Type: application/json",
         f"{RETRY_HEADER}: ",
     )
-    if not all(line.isascii() and line.isprintable() for line in lines):
+    text = "".join(lines)
+    if not (text.isascii() and text.isprintable()):
         raise BrokenEpisode("the address and the key of the policy must be printable ASCII")
     return "\r\n".join(lines).encode()
 
