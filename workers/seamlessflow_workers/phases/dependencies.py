@@ -49,5 +49,6 @@ class Dependencies:
     loading: asyncio.Lock
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # something changed that only matters to the ledger
+    on_counted: Callable[[], None]  # the number of requests in flight changed, and nothing else
     rendezvous_fd: int  # listening socket at which trainers of other machines meet this machine's
     fork_server: Spawner | None = None

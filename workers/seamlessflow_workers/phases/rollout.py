@@ -87,7 +87,7 @@ class RolloutChild(WarmChild):
         self._front = Front(
             engine_socket=self._socket,
             job_id=self.key.job_id,
-            on_change=self._dependencies.on_observed,
+            on_change=self._dependencies.on_counted,
             listen_host=settings.listen_host,
             advertised_host=settings.advertised_host,
         )

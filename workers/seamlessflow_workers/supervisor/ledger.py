@@ -68,6 +68,9 @@ class LedgerRecorder:
         self._last_s = now_s
         self._window_start_s = now_s
         self._window: dict[Reading, float] = {}
+        self._held_s = (
+            0.0  # how long the present reading held in this window, since it became the present one
+        )
         self._owed: dict[Reading, float] = {}
         self._request_seconds = 0.0
 
@@ -83,11 +86,17 @@ class LedgerRecorder:
         """Note the reading that holds from `now_s` on."""
         self._account(now_s)
         window_s = self._last_s - self._window_start_s
-        is_change = reading != self._reading
+        is_change = reading is not self._reading and reading != self._reading
         if window_s > 0 and ((is_change and window_s >= self._shortest_s) or window_s >= self._longest_s):
             self._close_window()
-        self._reading = reading
+        if is_change:
+            self._credit_reading()
+            self._reading = reading
         self._num_in_flight = num_in_flight
+
+    def recount(self, *, now_s: float, num_in_flight: int) -> None:
+        """Note the number of requests in flight; the reading stays."""
+        self.observe(now_s=now_s, reading=self._reading, num_in_flight=num_in_flight)
 
     def batch(self, *, num_max: int) -> list[Interval]:
         """Return the oldest unacknowledged intervals; a repeated call returns the same ones."""
@@ -104,11 +113,16 @@ class LedgerRecorder:
     def _account(self, now_s: float) -> None:
         elapsed_s = max(now_s - self._last_s, 0.0)
         self._last_s = max(now_s, self._last_s)
-        if elapsed_s > 0:
-            self._window[self._reading] = self._window.get(self._reading, 0.0) + elapsed_s
-            self._request_seconds += elapsed_s * self._num_in_flight
+        self._held_s += elapsed_s
+        self._request_seconds += elapsed_s * self._num_in_flight
+
+    def _credit_reading(self) -> None:
+        if self._held_s > 0:
+            self._window[self._reading] = self._window.get(self._reading, 0.0) + self._held_s
+        self._held_s = 0.0
 
     def _close_window(self) -> None:
+        self._credit_reading()
         window_s = self._last_s - self._window_start_s
         balance = {reading: held_s + self._owed.get(reading, 0.0) for reading, held_s in self._window.items()}
         label = max(balance, key=lambda reading: balance[reading])

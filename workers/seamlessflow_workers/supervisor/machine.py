@@ -74,6 +74,7 @@ class Machine:
         self._num_failures: dict[ChildKey, int] = {}
         self._highest_fence = 0
         self._previous_role: Role | None = None
+        self._observed: tuple[RunningPhase | None, int] = (None, 0)  # the live phase, its requests in flight
         self._is_reconciling = False
         self._is_stopping = False
         idle = Reading(LedgerState.IDLE, IdleCause.NO_JOB)
@@ -89,6 +90,7 @@ class Machine:
             asyncio.Lock(),
             on_moved=self._on_moved,
             on_observed=self._observe,
+            on_counted=self._recount,
             fork_server=self.fork_server,
             rendezvous_fd=self._rendezvous.listening.fileno(),
         )
@@ -250,9 +252,20 @@ class Machine:
             awaits_gang_of=self._reply.awaits_gang_of if self._reply else None,
         )
         num_in_flight = phase.count_in_flight() if phase else 0
+        self._observed = (phase, num_in_flight)
         self._ledger.observe(
             now_s=time.monotonic(), reading=machine_reading(view), num_in_flight=num_in_flight
         )
+
+    def _recount(self) -> None:
+        """Count the requests in flight. Only the first and the last of them change what the machine does."""
+        phase, num_before = self._observed
+        num_in_flight = phase.count_in_flight() if phase else 0
+        if not (num_before and num_in_flight):
+            self._observe()
+            return
+        self._observed = (phase, num_in_flight)
+        self._ledger.recount(now_s=time.monotonic(), num_in_flight=num_in_flight)
 
     async def _stop(self) -> None:
         self._is_stopping = True

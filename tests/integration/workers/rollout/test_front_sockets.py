@@ -9,7 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from seamlessflow.runtime.http_connections import Disconnected, HttpConnections, address_of
+from seamlessflow.runtime.http_connections import (
+    Address,
+    Disconnected,
+    HttpConnection,
+    HttpConnections,
+    address_of,
+)
 from seamlessflow_workers.rollout import front as front_module
 from seamlessflow_workers.rollout import front_connection, front_relay, front_server
 from seamlessflow_workers.rollout.front import Front
@@ -307,6 +313,29 @@ async def test_a_gateway_that_leaves_a_stream_takes_it_from_the_engine(tmp_path:
         writer.close()
         await until(lambda: made.engine.num_lost == 1, what="the engine loses its client")
         assert made.front.num_in_flight == 0
+
+
+async def test_a_gateway_that_leaves_before_there_is_a_connection_to_the_engine_ends_its_making(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[bool] = []
+
+    async def connects_never(_pool: HttpConnections, _address: Address) -> HttpConnection:
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(HttpConnections, "connect", connects_never)
+    async with scene(tmp_path) as made:
+        _, writer = await made.connect()
+        writer.write(REQUEST)
+        await until(lambda: made.front.num_in_flight == 1, what="it is in flight")
+        writer.close()
+        await until(lambda: bool(ended), what="nobody waits for a connection")
+        assert made.front.num_in_flight == 0
+    assert made.engine.requests == []
 
 
 async def test_a_client_that_sends_nothing_is_cut_off(

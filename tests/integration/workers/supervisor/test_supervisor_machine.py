@@ -195,6 +195,31 @@ async def test_requests_in_flight_go_on_through_an_update(
         assert [span["version"] for span in spans] == ["0", "1"]
 
 
+async def test_a_request_beside_another_changes_the_count_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane, ledger = stage.plane, stage.machine._ledger
+    plane.reside(Role.ROLLOUT)
+    order = plane.order(Role.ROLLOUT)
+    report = await plane.until_state(order, PhaseState.ACTIVE)
+    recount, counts = ledger.recount, list[int]()
+
+    def recounted(*, now_s: float, num_in_flight: int) -> None:
+        counts.append(num_in_flight)
+        recount(now_s=now_s, num_in_flight=num_in_flight)
+
+    monkeypatch.setattr(ledger, "recount", recounted)
+    long = asyncio.create_task(stage.generate(report, order, num_tokens=4000, version=0))
+    await until(lambda: ledger.open_reading.state is LedgerState.SERVING, what="it is in flight")
+    assert (await stage.generate(report, order, num_tokens=3, version=0))[0] == 200
+    assert counts == [2, 1]
+    plane.change(order, is_draining=True)
+    await long
+    await until(lambda: ledger.open_reading.state is not LedgerState.SERVING, what="nothing is in flight")
+    assert counts == [2, 1]
+    await plane.until_state(order, PhaseState.ENDED)
+
+
 async def test_draining_gives_partial_answers_back(stage: Stage) -> None:
     plane = stage.plane
     plane.reside(Role.ROLLOUT)

@@ -61,6 +61,23 @@ def test_any_events_give_intervals_that_touch_and_sum_to_elapsed_time(
     assert covered_s == pytest.approx(now_s - 100.0)
 
 
+@given(events)
+def test_a_count_alone_is_recorded_as_the_same_reading_with_another_count(
+    steps: list[tuple[float, Reading, int]],
+) -> None:
+    recounting, observing, now_s = recorder(), recorder(), 100.0
+    for wait_s, reading, num_in_flight in steps:
+        now_s += wait_s
+        if num_in_flight > 2:
+            recounting.recount(now_s=now_s, num_in_flight=num_in_flight)
+            reading = observing.open_reading
+        else:
+            recounting.observe(now_s=now_s, reading=reading, num_in_flight=num_in_flight)
+        copied = Reading(reading.state, reading.cause, reading.job_id)
+        observing.observe(now_s=now_s, reading=copied, num_in_flight=num_in_flight)
+    assert recounting.batch(num_max=99) == observing.batch(num_max=99)
+
+
 def test_what_was_sent_once_never_changes_until_it_is_acknowledged() -> None:
     ledger = recorder(num_buffered_max=2)
     for step in range(1, 5):

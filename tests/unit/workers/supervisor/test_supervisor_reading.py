@@ -1,5 +1,6 @@
 """Which ledger state holds when several things happen at once."""
 
+import dataclasses
 from uuid import UUID
 
 import pytest
@@ -79,3 +80,14 @@ def test_reading(name: str) -> None:
 
 def test_time_between_jobs_belongs_to_none_of_them() -> None:
     assert machine_reading(view(num_jobs=2)).job_id is None
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[0].phase])
+def test_how_many_requests_are_in_flight_changes_no_reading_while_there_are_any(name: str) -> None:
+    of = CASES[name][0]
+    assert of.phase is not None
+    one, many = (
+        dataclasses.replace(of, phase=dataclasses.replace(of.phase, num_in_flight=number))
+        for number in (1, 7)
+    )
+    assert machine_reading(one) == machine_reading(many)

@@ -1,26 +1,29 @@
-"""How the built-in environments ask the policy: chat completions over one HTTP session for all episodes of a process.
+"""How the built-in environments ask the policy: chat completions over connections that all episodes of a process share.
 
-It uses the gateway's OpenAI endpoint like any agent, at a quarter of the official SDK's cost per call; agents that a
-job brings use whichever client they like. Temporary failures (no connection, 408, 409, 429, 5xx) are retried with the
+It uses the gateway's OpenAI endpoint like any agent, at a small part of the official SDK's cost per call; agents that a
+job brings use whichever client they like. It sends what is constant of a session's requests from a cache, and one
+request is one write. Temporary failures (no connection, 408, 409, 429, 5xx) are retried with the
 same bytes and the same Idempotency-Key, marked as the SDK marks retries. So the gateway continues a turn instead of
 sampling it again, and samples a request once even if the network delivers it twice.
 """
 
 import asyncio
+import functools
 import logging
+import os
 import random
-import uuid
 from collections.abc import Mapping, Sequence
 
-import aiohttp
 import msgspec
 
 from seamlessflow.core.environment.episodes import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
+from seamlessflow.runtime.http_connections import HttpConnections, address_of
 
 MAX_RETRIES = 10  # with the pauses below about 50 s, enough for a restart of the gateway
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
-REQUEST_TIMEOUT_S = 3600.0  # the gateway may hold a request through updates and hand-overs
-CONNECT_TIMEOUT_S = 5.0
+SILENCE_S = 3600.0  # the gateway may hold a request through updates and hand-overs
+IDLE_S = 15.0  # less than the gateway's own, and than those of usual proxies before it
+NUM_KNOWN_SESSIONS = 1024  # whose constant bytes are kept
 RETRY_HEADER = "x-stainless-retry-count"
 KEY_HEADER = "Idempotency-Key"
 _PASSING = frozenset({408, 409, 429})
@@ -80,14 +83,11 @@ class PolicyClient:
     """Create it inside the running event loop. Sessions differ only by their key."""
 
     def __init__(self) -> None:
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # as many connections as the runner has sessions
-            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-        )
+        # As many connections as the runner has sessions.
+        self._connections = HttpConnections(peer="the gateway", idle_s=IDLE_S)
 
     async def close(self) -> None:
-        await self._http.close()
+        self._connections.close()
 
     async def ask(
         self,
@@ -101,7 +101,7 @@ class PolicyClient:
         if tools:
             body["tools"] = tools
         raw = _encode(body)
-        key = uuid.uuid4().hex
+        key = os.urandom(16).hex()
         num_retries = 0
         while True:
             try:
@@ -115,25 +115,40 @@ class PolicyClient:
             num_retries += 1
 
     async def _post(self, policy: PolicyEndpoint, body: bytes, key: str, num_retries: int) -> Message:
-        headers = {
-            "Authorization": f"Bearer {policy.api_key}",
-            "Content-Type": "application/json",
-            RETRY_HEADER: str(num_retries),
-            KEY_HEADER: key,
-        }
+        tail = f"{num_retries}\r\n{KEY_HEADER}: {key}\r\nContent-Length: {len(body)}\r\n\r\n"
         try:
-            async with self._http.post(
-                f"{policy.base_url}/chat/completions", data=body, headers=headers
-            ) as response:
-                raw = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            message = b"".join((_head(policy), tail.encode(), body))
+            connection = await self._connections.take(address_of(policy.base_url))
+            try:
+                connection.ask(message, silence_s=SILENCE_S)
+                raw = await connection.read_all()
+            finally:
+                self._connections.give_back(connection)
+        except OSError as error:
             raise _Again(f"{type(error).__name__}: {error}") from error
-        if response.status == 200:
+        if connection.status == 200:
             return _decode_completion(raw).choices[0].message
-        reason = f"status {response.status}: {_refusal(raw)}"
-        if response.status in _PASSING or response.status >= 500:
-            raise _Again(reason, pause_s=_asked_pause_s(response.headers.get("Retry-After")))
+        reason = f"status {connection.status}: {_refusal(raw)}"
+        if connection.status in _PASSING or connection.status >= 500:
+            raise _Again(reason, pause_s=_asked_pause_s(connection.headers.get(b"retry-after")))
         raise BrokenEpisode(f"the request to the policy was refused with {reason}")
+
+
+@functools.lru_cache(maxsize=NUM_KNOWN_SESSIONS)
+def _head(policy: PolicyEndpoint) -> bytes:
+    """Return the head of a session's requests up to the number of retries. Raises BrokenEpisode, ConnectionError."""
+    address = address_of(policy.base_url)
+    lines = (
+        f"POST {address.path}/chat/completions HTTP/1.1",
+        f"Host: {address.authority}",
+        f"Authorization: Bearer {policy.api_key}",
+        "Content-Type: application/json",
+        f"{RETRY_HEADER}: ",
+    )
+    text = "".join(lines)
+    if not (text.isascii() and text.isprintable()):
+        raise BrokenEpisode("the address and the key of the policy must be printable ASCII")
+    return "\r\n".join(lines).encode()
 
 
 def _pause_s(num_retries: int) -> float:
@@ -142,8 +157,8 @@ def _pause_s(num_retries: int) -> float:
     return longest_s * (1 - 0.25 * random.random())
 
 
-def _asked_pause_s(header: str | None) -> float | None:
-    if header is None or not header.isascii() or not header.isdecimal():
+def _asked_pause_s(header: bytes | None) -> float | None:
+    if header is None or not header.isdigit():
         return None
     return min(float(header), LONGEST_PAUSE_S)
 
