@@ -4,6 +4,7 @@ Invariant: `anchor_at`, the server's time at the machine's monotonic zero, is fi
 fence than the phase's changes nothing. A new boot fails the live phases that the old one had taken.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -26,7 +27,7 @@ from seamlessflow.control_plane.worker_protocol.beats import (
     machine_see,
 )
 from seamlessflow.control_plane.worker_protocol.orders import reply_build
-from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
 
 
@@ -54,6 +55,11 @@ def _has_ends(heartbeat: Heartbeat) -> bool:
     return any(report.state in (PhaseState.ENDED, PhaseState.FAILED) for report in heartbeat.phases)
 
 
+def _changes_orders(heartbeat: Heartbeat) -> bool:
+    """Whether the reports may change what the machine is to do. That a phase starts or serves does not."""
+    return any(report.state not in (PhaseState.STARTING, PhaseState.ACTIVE) for report in heartbeat.phases)
+
+
 def _news_take(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
     """Apply a heartbeat under a lock of the machine's row, then answer.
 
@@ -67,14 +73,14 @@ def _news_take(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> Heartbe
     for report in heartbeat.phases:
         if report.state is PhaseState.ENDED:
             phase_succeed(phase_id=report.phase_id, fence=report.fence, machine_id=machine_id)
-    if taken.is_outdated or _has_ends(heartbeat):
+    if taken.is_outdated:
         machine = machine_see(machine_id=machine_id, boot_id=heartbeat.boot_id)
     return None if machine is None else reply_build(machine, num_intervals_acked=taken.num_acked, now=now)
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A stored heartbeat. `is_outdated`: the machine or its phases changed since `machine` was read."""
+    """A stored heartbeat. `is_outdated`: what the answer needs may have changed since `machine` was read."""
 
     machine: SeenMachine
     num_acked: int
@@ -97,11 +103,10 @@ def _news_store(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> _Taken
     )
     if is_new_boot:
         _orphans_fail(machine, heartbeat.boot_id)
-    is_changed = _reports_apply(machine, heartbeat)
-    if is_new_boot or is_changed:
         scheduler_notify(reason=f"heartbeat of {machine.name}")
+    _reports_apply(machine, heartbeat)
     num_sent = max((item.seq + 1 for item in heartbeat.intervals), default=0)
-    is_outdated = is_new_boot or is_changed or heartbeat.capabilities is not None
+    is_outdated = is_new_boot or heartbeat.capabilities is not None or _changes_orders(heartbeat)
     return _Taken(machine, max(machine.num_intervals, num_sent), is_outdated)
 
 
@@ -169,26 +174,31 @@ def _moves(phase: SeenPhase, report: PhaseReport) -> bool:
     return report.state is not phase.state and PHASE_MOVES.allows(phase.state, report.state)
 
 
-def _reports_apply(machine: SeenMachine, heartbeat: Heartbeat) -> bool:
-    """Apply the reports; return whether anything changed."""
-    is_changed = False
+def _reports_apply(machine: SeenMachine, heartbeat: Heartbeat) -> None:
     for phase, report in _news(machine, heartbeat):
-        # Store facts before the move, so that gateways that hear of an active phase find its endpoint.
-        is_changed |= _facts_store(machine, phase, report)
-        is_changed |= _state_follow(machine, phase, report, heartbeat.boot_id)
-    return is_changed
+        fresh = _fresh_facts(phase, report)
+        # The facts are stored with the move, so gateways that hear of an active phase find its endpoint.
+        has_moved = _moves(phase, report) and phase_move(
+            phase_id=phase.id,
+            fence=report.fence,
+            boot_id=heartbeat.boot_id,
+            to=report.state,
+            reason=_storable(report.reason),
+            author=machine.author,
+            fields=fresh,
+        )
+        if fresh and not has_moved:
+            _facts_store(machine, phase, fresh)
+        arrival = report.arrival
+        if arrival is not None and arrival.version == fresh.get("served_version"):
+            _arrival_record(machine, phase, arrival)
 
 
-def _facts_store(machine: SeenMachine, phase: SeenPhase, report: PhaseReport) -> bool:
-    fresh = _fresh_facts(phase, report)
-    if not fresh:
-        return False
-    Phase.objects.filter(id=phase.id, fence=phase.fence).update(**fresh)
-    engines_notify(job_id=phase.job_id)
-    arrival = report.arrival
-    if arrival is not None and arrival.version == fresh.get("served_version"):
-        _arrival_record(machine, phase, arrival)
-    return True
+def _facts_store(machine: SeenMachine, phase: SeenPhase, fresh: Mapping[str, str | int]) -> None:
+    live = Phase.objects.filter(id=phase.id, fence=phase.fence, state__in=sorted(LIVE_PHASE_STATES))
+    if live.update(**fresh):
+        engines_notify(job_id=phase.job_id)
+        scheduler_notify(reason=f"heartbeat of {machine.name}")
 
 
 def _arrival_record(machine: SeenMachine, phase: SeenPhase, arrival: WeightsArrival) -> None:
@@ -214,14 +224,3 @@ def _arrival_record(machine: SeenMachine, phase: SeenPhase, arrival: WeightsArri
 def _storable(text: str) -> str:
     """Replace NUL, which a last log line may hold but a text column cannot."""
     return text.replace("\0", "\ufffd")
-
-
-def _state_follow(machine: SeenMachine, phase: SeenPhase, report: PhaseReport, boot_id: UUID) -> bool:
-    return _moves(phase, report) and phase_move(
-        phase_id=phase.id,
-        fence=report.fence,
-        boot_id=boot_id,
-        to=report.state,
-        reason=_storable(report.reason),
-        author=machine.author,
-    )
