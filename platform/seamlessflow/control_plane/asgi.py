@@ -24,6 +24,7 @@ from seamlessflow.control_plane.common.http.spooling import SpoolingHandler  # n
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 from seamlessflow.control_plane.uploads.incoming import leftovers_remove  # noqa: E402
+from seamlessflow.control_plane.worker_protocol.door import WorkerDoor  # noqa: E402
 from seamlessflow.runtime.extensions import extensions_installed  # noqa: E402
 
 try:
@@ -37,7 +38,7 @@ extensions_installed()  # now rather than at the first job, so that the log of t
 application = LiveApplication(
     ProtocolTypeRouter(
         {
-            "http": DatabaseGate(BodyGate(SpoolingHandler(), is_known=is_caller_known)),
+            "http": DatabaseGate(BodyGate(WorkerDoor(SpoolingHandler()), is_known=is_caller_known)),
             "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         }
     )

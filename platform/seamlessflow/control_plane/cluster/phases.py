@@ -1,27 +1,47 @@
 """Moves phases from state to state.
 
 Invariant: `Phase.state` changes in `phase_move` only, by compare-and-set along `PHASE_MOVES`, with one event per
-move. A caller that knows the fence passes it: a stale fence then changes nothing.
+move. A caller that knows the fence passes it: a stale fence then changes nothing. A move, its event and its
+notifications are one statement.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
+import functools
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce
+from django.db import connection, transaction
+from django.db.models import F
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import SubjectType
-from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
+from seamlessflow.control_plane.common.services import ENGINES_CHANNEL, SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.types.tags import Role
 
-# Another move may change the state between our read and our write; each round allows for one more such move.
-MAX_ROUNDS = 8
+# What a caller may set together with the state, with the types in the database. `endpoint` and `served_version` are
+# what a supervisor tells with its report; the others say what follows a drain.
+FIELDS = {
+    "endpoint": "text",
+    "served_version": "bigint",
+    "next_role": "text",
+    "next_num_batches": "int",
+    "next_reason": "text",
+    "drain_grace_s": "float8",
+}
+# Moments and ends that belong to a state.
+_OF_STATE = {
+    PhaseState.ACTIVE: "active_at = coalesce(p.active_at, %(now)s::timestamptz)",
+    PhaseState.DRAINING: "draining_at = %(now)s::timestamptz",
+    PhaseState.ENDED: "ended_at = %(now)s::timestamptz, endpoint = ''",
+    PhaseState.FAILED: "ended_at = %(now)s::timestamptz, endpoint = ''",
+}
+_LOCK_JOB = """
+    SELECT FROM jobs_job WHERE id = (SELECT job_id FROM scheduling_phase WHERE id = %s) FOR NO KEY UPDATE"""
 
 
 def phase_move(
@@ -34,67 +54,97 @@ def phase_move(
     boot_id: UUID | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Move a phase by compare-and-set, and set `fields` with it.
+    """Move a phase by compare-and-set, and set `fields` (of FIELDS) with it.
 
-    Returns False if its state does not allow the move, or if the fence is stale.
+    Returns False if its state does not allow the move, or if the fence is stale. Another move of the phase is waited
+    for.
     """
-    fenced = Q(id=phase_id) if fence is None else Q(id=phase_id, fence=fence)
-    for _ in range(MAX_ROUNDS):
-        phase = (
-            Phase.objects.filter(fenced)
-            .only("state", "job_id", "project_id", "machine_id", "role", "gang_id")
-            .first()
+    told = fields or {}
+    parameters = {
+        "phase_id": str(phase_id),
+        "fence": _text(fence),
+        "boot_id": _text(boot_id),
+        "reason": reason,
+        "author": author,
+        "now": database_now().isoformat(),
+        **{name: _text(value) for name, value in told.items()},
+    }
+    statement = _statement(to, tuple(sorted(told)))
+    if to is PhaseState.FAILED:
+        return _fail(phase_id, statement, parameters)
+    return _moved(statement, parameters) is not None
+
+
+def _text(value: object) -> str | None:
+    """Return a value as text: whatever it is, PostgreSQL then knows the statement by the same types."""
+    return None if value is None else str(value)
+
+
+@functools.cache
+def _statement(to: PhaseState, names: tuple[str, ...]) -> str:
+    sources = ",".join(sorted(PHASE_MOVES.sources(to)))  # none for LEASED: phases begin there
+    changes = [_OF_STATE[to]] if to in _OF_STATE else []
+    changes += [f"{name} = %({name})s::{FIELDS[name]}" for name in names]
+    return f"""
+    WITH known AS (
+        SELECT id, state FROM scheduling_phase
+        WHERE id = %(phase_id)s::uuid AND fence = coalesce(%(fence)s::bigint, fence) AND state = ANY ('{{{
+        sources
+    }}}')
+        FOR NO KEY UPDATE),
+    moved AS (
+        UPDATE scheduling_phase p
+        SET {
+        ", ".join(
+            [
+                f"state = '{to}'",
+                "reason = %(reason)s::text",
+                "boot_id = coalesce(%(boot_id)s::uuid, p.boot_id)",
+                *changes,
+            ]
         )
-        if phase is None or not PHASE_MOVES.allows(PhaseState(phase.state), to):
-            return False
-        with transaction.atomic():
-            if to is PhaseState.FAILED:
-                # Lock the job before the phase, as a publication does: the other order could deadlock with it.
-                Job.objects.select_for_update(no_key=True).only("id").filter(id=phase.job_id).first()
-            moved = {**_moved_fields(to, reason, boot_id), **(fields or {})}
-            if not Phase.objects.filter(fenced, state=phase.state).update(**moved):
-                continue
-            _tell(phase, to=to, reason=reason, author=author)
-            return True
-    return False
+    }
+        FROM known WHERE p.id = known.id
+        RETURNING p.id, p.job_id, p.project_id, p.machine_id, p.role, p.gang_id, known.state AS from_state),
+    recorded AS (
+        INSERT INTO common_event (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason,
+                                  author, data, at)
+        SELECT project_id, '{SubjectType.PHASE}', id, job_id, 'phase.state', from_state, '{
+        to
+    }', %(reason)s::text,
+               %(author)s::text, jsonb_build_object('machine_id', machine_id::text, 'role', role),
+               %(now)s::timestamptz
+        FROM moved)
+    SELECT job_id, gang_id,
+           CASE role WHEN '{Role.ROLLOUT}' THEN pg_notify('{ENGINES_CHANNEL}', job_id::text)::text END,
+           pg_notify('{SCHEDULER_CHANNEL}', 'phase ' || id || ' is {to}')
+    FROM moved"""
 
 
-def _moved_fields(to: PhaseState, reason: str, boot_id: UUID | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {"state": to.value, "reason": reason}
-    now = database_now()
-    if boot_id is not None:
-        fields["boot_id"] = boot_id
-    match to:
-        case PhaseState.ACTIVE:
-            fields["active_at"] = Coalesce("active_at", now)
-        case PhaseState.DRAINING:
-            fields["draining_at"] = now
-        case PhaseState.ENDED | PhaseState.FAILED:
-            fields |= {"ended_at": now, "endpoint": ""}
-    return fields
+def _moved(statement: str, parameters: Mapping[str, str | None]) -> tuple[UUID, UUID | None] | None:
+    """Return the phase's job and its gang, if it has one; None if nothing was moved."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        row = cursor.fetchone()
+    return None if row is None else (row[0], row[1])
 
 
-def _tell(phase: Phase, *, to: PhaseState, reason: str, author: str) -> None:
-    event_record(
-        kind="phase.state",
-        subject_type=SubjectType.PHASE,
-        subject_id=phase.id,
-        job_id=phase.job_id,
-        project_id=phase.project_id,
-        from_state=phase.state,
-        to_state=to,
-        reason=reason,
-        author=author,
-        data={"machine_id": str(phase.machine_id), "role": phase.role},
-    )
-    if to is PhaseState.FAILED and not _has_failed_before(phase):
-        Job.objects.filter(id=phase.job_id).update(num_failures=F("num_failures") + 1)
-    if phase.role == Role.ROLLOUT:
-        engines_notify(job_id=phase.job_id)
-    scheduler_notify(reason=f"phase {phase.id} is {to}")
+@transaction.atomic
+def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) -> bool:
+    """Move a phase to FAILED, and count that for its job."""
+    with connection.cursor() as cursor:
+        # Lock the job before the phase, as a publication does: the other order could deadlock with it.
+        cursor.execute(_LOCK_JOB, [phase_id])
+    moved = _moved(statement, parameters)
+    if moved is None:
+        return False
+    job_id, gang_id = moved
+    if not _has_failed_before(phase_id, gang_id):
+        Job.objects.filter(id=job_id).update(num_failures=F("num_failures") + 1)
+    return True
 
 
-def _has_failed_before(phase: Phase) -> bool:
+def _has_failed_before(phase_id: UUID, gang_id: UUID | None) -> bool:
     """Whether another member of the gang failed before: a gang fails once. The lock on the job's row orders members."""
-    fellows = Phase.objects.filter(gang_id=phase.gang_id, state=PhaseState.FAILED).exclude(id=phase.id)
-    return phase.gang_id is not None and fellows.exists()
+    fellows = Phase.objects.filter(gang_id=gang_id, state=PhaseState.FAILED).exclude(id=phase_id)
+    return gang_id is not None and fellows.exists()

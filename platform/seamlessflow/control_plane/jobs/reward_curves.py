@@ -34,9 +34,17 @@ def job_reward_curves(job_ids: Iterable[UUID]) -> dict[UUID, list[tuple[int, flo
 
 def job_reward_curve_store(*, job_id: UUID) -> None:
     """Extend the stored curve by the batches published since. Call this in the transaction of a publication."""
-    for points, through in _curves([job_id]).values():
-        stored = [[point.last, point.mean, point.weight] for point in points]
-        RewardCurve.objects.update_or_create(job_id=job_id, defaults={"points": stored, "through": through})
+    curves = [
+        RewardCurve(
+            job_id=job_id,
+            points=[[point.last, point.mean, point.weight] for point in points],
+            through=through,
+        )
+        for points, through in _curves([job_id]).values()
+    ]
+    RewardCurve.objects.bulk_create(
+        curves, update_conflicts=True, unique_fields=["job"], update_fields=["points", "through"]
+    )
 
 
 def _curves(job_ids: Iterable[UUID]) -> dict[UUID, tuple[list[CurvePoint], int]]:

@@ -16,17 +16,18 @@ from django.db import transaction
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
 from seamlessflow.control_plane.common.files.removals import RETENTION, files_remove_marked, removal_mark
-from seamlessflow.control_plane.common.models import Removal, SubjectType
-from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
+from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.reward_curves import job_reward_curve_store
+from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import artifact_path, job_folder
+from seamlessflow.control_plane.policies.publication_rows import publication_store
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.control_plane.trajectories.evaluation_selectors import versions_measured
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Publication, PublicationReply
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
@@ -36,7 +37,6 @@ MAX_COUNT = 2**62
 LEFTOVERS_SEARCHED = timedelta(days=1)
 LEFTOVERS_REST = timedelta(seconds=30)  # a trainer killed with its job may still be exiting
 _SHA256 = re.compile("[0-9a-f]{64}")
-SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE})
 
 
 @transaction.atomic
@@ -45,7 +45,8 @@ def version_publish(*, claims: PhaseClaims, publication: Publication) -> Publica
 
     Raises ApplicationError: 409 with the reason when the trainer is fenced off or out of order, 403 for another role.
     """
-    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=claims.job_id).first()
+    rows = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=claims.job_id)
+    job = rows.only("state", "project_id", "train_fence", "latest_version", "published_batch").first()
     if claims.role is not Role.TRAIN:
         raise ApplicationError("only a train phase may publish versions", status=HTTPStatus.FORBIDDEN)
     if job is None:
@@ -55,9 +56,12 @@ def version_publish(*, claims: PhaseClaims, publication: Publication) -> Publica
         return _reply(job, publication.version)
     _check_order(job, publication)
     _check_fence(job, claims)
-    _store(job, claims, publication)
-    engines_notify(job_id=job.id)
-    scheduler_notify(reason=f"version {publication.version} of job {job.id} was published")
+    publication_store(project_id=job.project_id, claims=claims, publication=publication)
+    job.published_batch = publication.batch_number
+    job_reward_curve_store(job_id=job.id)
+    metrics_record(
+        job_id=job.id, project_id=job.project_id, step=publication.version, values=publication.metrics
+    )
     return _reply(job, publication.version)
 
 
@@ -109,49 +113,8 @@ def _check_place(field: str, uri: str, folder: Path) -> None:
         )
 
 
-def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
-    row = PolicyVersion.objects.create(
-        project_id=job.project_id,
-        job=job,
-        phase_id=claims.phase_id,
-        train_fence=claims.fence,
-        version=publication.version,
-        parent_version=publication.parent_version,
-        optimizer_step=publication.optimizer_step,
-        batch_number=publication.batch_number,
-        uri=publication.uri,
-        manifest_sha256=publication.manifest_sha256,
-        num_bytes=publication.num_bytes,
-        checkpoint_uri=publication.checkpoint_uri or "",
-    )
-    job.latest_version = publication.version
-    job.published_batch = publication.batch_number
-    job.num_failures = 0
-    job.save(update_fields=["latest_version", "published_batch", "num_failures"])
-    job_reward_curve_store(job_id=job.id)
-    Phase.objects.filter(
-        job=job, role=Role.ROLLOUT, state__in=SERVING_STATES, desired_version__lt=publication.version
-    ).update(desired_version=publication.version)
-    metrics_record(
-        job_id=job.id, project_id=job.project_id, step=publication.version, values=publication.metrics
-    )
-    event_record(
-        kind="version.published",
-        subject_type=SubjectType.VERSION,
-        subject_id=row.id,
-        job_id=job.id,
-        project_id=job.project_id,
-        author=f"phase:{claims.phase_id}",
-        data={
-            "version": publication.version,
-            "batch_number": publication.batch_number,
-            "optimizer_step": publication.optimizer_step,
-        },
-    )
-
-
 def _reply(job: Job, version: int) -> PublicationReply:
-    num_updates = job.resolved_spec.train.num_updates
+    num_updates = specs_load([job.id])[job.id].spec.train.num_updates
     return PublicationReply(version=version, is_job_complete=job.published_batch >= num_updates)
 
 

@@ -10,13 +10,43 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from seamlessflow.control_plane.jobs.models import Job
+import msgspec
+from django.db import connection
+
+from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ledger import LedgerState
 
 # A restart takes less time; a longer silence means that the machine was down.
 SHORT_GAP = timedelta(seconds=3)
+
+
+# A job may have been deleted meanwhile. A conflict is a second supervisor under the same name; what is stored stays.
+_STORE = """
+    INSERT INTO telemetry_ledgerinterval (machine_id, boot_id, seq, state, cause, job_id, project_id, started_at,
+                                          ended_at, mean_in_flight, num_slots)
+    SELECT %s::uuid, fresh.boot_id, fresh.seq, fresh.state, fresh.cause, j.id, j.project_id, fresh.started_at,
+           fresh.ended_at, fresh.mean_in_flight, CASE WHEN j.id IS NOT NULL THEN fresh.num_slots END
+    FROM json_to_recordset(%s::json) AS fresh (
+        boot_id uuid, seq bigint, state text, cause text, job_id uuid, started_at timestamptz, ended_at timestamptz,
+        mean_in_flight float8, num_slots int)
+    LEFT JOIN jobs_job j ON j.id = fresh.job_id
+    ORDER BY fresh.started_at
+    ON CONFLICT DO NOTHING
+"""
+
+
+class _Row(msgspec.Struct, kw_only=True):
+    boot_id: UUID | None = None
+    seq: int | None = None
+    state: LedgerState
+    cause: str = ""
+    job_id: UUID | None = None
+    started_at: datetime
+    ended_at: datetime
+    mean_in_flight: float | None = None
+    num_slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +61,16 @@ class Boot:
         return self.anchor_at + timedelta(seconds=monotonic_s)
 
 
-def ledger_extend(*, boot: Boot, intervals: Sequence[Interval], num_acked: int) -> int:
-    """Store the intervals that follow `num_acked`; return the new number of stored intervals."""
-    fresh = sorted((item for item in intervals if item.seq >= num_acked), key=lambda item: item.seq)
-    if not fresh:
-        return num_acked
-    jobs = _jobs(item.job_id for item in fresh)
-    rows = [_row(boot, item, jobs) for item in fresh]
-    touching = _touching(rows, end_at=ledger_end(machine_id=boot.machine_id))
-    # A conflict is a second supervisor under the same name; what is stored stays.
-    LedgerInterval.objects.bulk_create(touching, ignore_conflicts=True)
-    return fresh[-1].seq + 1
+def ledger_extend(
+    *, boot: Boot, intervals: Sequence[Interval], num_stored: int, end_at: datetime | None
+) -> None:
+    """Store the intervals that follow the first `num_stored` of this boot. `end_at`: what `ledger_end` returns."""
+    fresh = sorted((item for item in intervals if item.seq >= num_stored), key=lambda item: item.seq)
+    rows = list(_touching([_row(boot, item) for item in fresh], end_at=end_at))
+    if not rows:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, [str(boot.machine_id), msgspec.json.encode(rows).decode()])
 
 
 def ledger_end(*, machine_id: UUID) -> datetime | None:
@@ -67,12 +96,12 @@ def ledger_close(*, machine_id: UUID, boot_id: UUID, state: str, cause: str, unt
     )
 
 
-def _touching(rows: Iterable[LedgerInterval], *, end_at: datetime | None) -> Iterator[LedgerInterval]:
+def _touching(rows: Iterable[_Row], *, end_at: datetime | None) -> Iterator[_Row]:
     """Clip intervals that overlap, and fill gaps."""
     for row in rows:
         if end_at is not None:
             if row.started_at > end_at:
-                yield _filler(row, end_at)
+                yield _filler(end_at, row.started_at)
             else:
                 row.started_at = end_at
         if row.ended_at > row.started_at:
@@ -80,38 +109,28 @@ def _touching(rows: Iterable[LedgerInterval], *, end_at: datetime | None) -> Ite
             end_at = row.ended_at
 
 
-def _filler(row: LedgerInterval, end_at: datetime) -> LedgerInterval:
-    is_short = row.started_at - end_at < SHORT_GAP
-    return LedgerInterval(
-        machine_id=row.machine_id,
-        state=LedgerState.UNKNOWN if is_short else LedgerState.DOWN,
-        started_at=end_at,
-        ended_at=row.started_at,
-    )
+def _filler(begin: datetime, end: datetime) -> _Row:
+    state = LedgerState.UNKNOWN if end - begin < SHORT_GAP else LedgerState.DOWN
+    return _Row(state=state, started_at=begin, ended_at=end)
 
 
-def _row(boot: Boot, item: Interval, jobs: dict[UUID, tuple[UUID, int]]) -> LedgerInterval:
-    # The job may have been deleted meanwhile.
-    project_id, num_slots = jobs.get(item.job_id, (None, None)) if item.job_id else (None, None)
-    return LedgerInterval(
-        machine_id=boot.machine_id,
+def _row(boot: Boot, item: Interval) -> _Row:
+    return _Row(
         boot_id=boot.boot_id,
         seq=item.seq,
         state=item.state,
         cause=item.cause or "",
-        job_id=None if project_id is None else item.job_id,
-        project_id=project_id,
+        job_id=item.job_id,
         started_at=boot.moment(item.start_s),
         ended_at=boot.moment(item.end_s),
         mean_in_flight=item.mean_in_flight,
-        num_slots=num_slots if item.state is LedgerState.SERVING else None,
+        num_slots=_num_slots(item),
     )
 
 
-def _jobs(job_ids: Iterable[UUID | None]) -> dict[UUID, tuple[UUID, int]]:
-    """Return each job's project, and how many requests one of its engines decodes at once."""
-    wanted = {job_id for job_id in job_ids if job_id is not None}
-    if not wanted:
-        return {}
-    rows = Job.objects.filter(id__in=wanted).values_list("id", "project_id", "spec__rollout__max_num_seqs")
-    return {job_id: (project_id, num_slots) for job_id, project_id, num_slots in rows}
+def _num_slots(item: Interval) -> int | None:
+    """Return how many requests the engine decodes at once; None if nothing was served or the job is gone."""
+    if item.state is not LedgerState.SERVING or item.job_id is None:
+        return None
+    resolved = specs_load([item.job_id]).get(item.job_id)
+    return None if resolved is None else resolved.spec.rollout.max_num_seqs

@@ -9,15 +9,14 @@ from uuid import UUID
 
 from django.conf import settings
 
-from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.control_plane.worker_protocol.beats import SeenMachine, SeenPhase
 from seamlessflow.core.protocol.credentials import gang_secret
 from seamlessflow.core.protocol.worker import GangOrder
-from seamlessflow.core.types.tags import Role
 
 
-def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
+def gang_orders(phases: Sequence[SeenPhase]) -> dict[UUID, GangOrder]:
     """Return the orders of phases that belong to a gang, by phase. Makes one query, or none without such phases."""
     gang_ids = {phase.gang_id for phase in phases if phase.gang_id is not None}
     if not gang_ids:
@@ -42,9 +41,9 @@ def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
     }
 
 
-def awaited_gang(machine: Machine) -> UUID | None:
+def awaited_gang(machine: SeenMachine) -> UUID | None:
     """Return the job for whose gang a machine without a phase has ended its work; None if there is none."""
-    newest = Phase.objects.filter(machine=machine, fence=machine.last_fence, state=PhaseState.ENDED)
-    turning = newest.filter(next_role=Role.TRAIN.value).select_related("job").defer("job__spec")
-    phase = turning.first()
-    return phase.job_id if phase is not None and phase.job.resolved_spec.train.num_machines > 1 else None
+    job_id = machine.ended_before_gang
+    if job_id is None or machine.phases:
+        return None
+    return job_id if specs_load([job_id])[job_id].spec.train.num_machines > 1 else None

@@ -23,7 +23,7 @@ from seamlessflow.control_plane.policies.services import leftovers_clear, versio
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
-from seamlessflow.control_plane.worker_protocol.orders import JOBS_PER_PAGE
+from seamlessflow.control_plane.worker_protocol.beats import JOBS_PER_PAGE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (
     Interval,
@@ -47,7 +47,7 @@ from tests.fixtures.control_plane import (
     worker_post,
 )
 
-MAX_HEARTBEAT_QUERIES = 8
+MAX_HEARTBEAT_QUERIES = 1
 
 
 def report(phase: Phase, state: PhaseState, **fields: object) -> PhaseReport:
