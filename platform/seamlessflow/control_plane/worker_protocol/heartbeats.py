@@ -198,7 +198,6 @@ def _facts_store(machine: SeenMachine, phase: SeenPhase, fresh: Mapping[str, str
     live = Phase.objects.filter(id=phase.id, fence=phase.fence, state__in=sorted(LIVE_PHASE_STATES))
     if live.update(**fresh):
         engines_notify(job_id=phase.job_id)
-        scheduler_notify(reason=f"heartbeat of {machine.name}")
 
 
 def _arrival_record(machine: SeenMachine, phase: SeenPhase, arrival: WeightsArrival) -> None:
