@@ -80,6 +80,11 @@ class Publisher:
         """Return the groups whose forests are being watched."""
         return watched_decode(self._watched(keys=[WATCHED_KEY, ASKED_KEY]))
 
+    def epoch_begin(self) -> None:
+        """Begin another life of the numbering: who has read up to now cannot ask for what comes next."""
+        self._epoch = secrets.token_hex(8)
+        self._redis.set(EPOCH_KEY, self._epoch)
+
     def has_audience(self) -> bool:
         """Return whether some web process has sockets, or had some when it died, AUDIENCE_TTL_S ago at most."""
         return bool(self._redis.exists(AUDIENCE_KEY))
@@ -164,9 +169,14 @@ async def groups_watch(reader: redis.asyncio.Redis, group_ids: Iterable[str]) ->
     await reader.eval(WATCH, 1, WATCHED_KEY, WATCH_TTL_S, *group_ids)  # type: ignore[misc]
 
 
-async def audience_attend(reader: redis.asyncio.Redis) -> None:
-    """Note for AUDIENCE_TTL_S that this process has sockets; wake the feeder if no process had any."""
-    await reader.eval(ATTEND, 1, AUDIENCE_KEY, AUDIENCE_TTL_S, AUDIENCE_CHANNEL)  # type: ignore[misc]
+async def audience_attend(reader: redis.asyncio.Redis) -> bytes:
+    """Note for AUDIENCE_TTL_S that this process has sockets; wake the feeder if no process had any.
+
+    Returns the epoch. If it changed since the last call, deltas may be missing.
+    """
+    keys = (AUDIENCE_KEY, EPOCH_KEY)
+    epoch: bytes = await reader.eval(ATTEND, len(keys), *keys, AUDIENCE_TTL_S, AUDIENCE_CHANNEL)  # type: ignore[misc]
+    return epoch
 
 
 async def group_ask(reader: redis.asyncio.Redis, group_id: str) -> None:

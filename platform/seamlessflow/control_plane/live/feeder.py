@@ -1,9 +1,10 @@
 """Feeds the live events: one thread, in the process that leads scheduling, compares the database with what it said.
 
-It does so every 200 ms while somebody has a socket open, and every 2 s while nobody has. The first socket ends the
-pause at once. Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames
-a second. The feeder remembers what it published only after the broker took it: while that is away, deltas grow but none
-is lost.
+It does so every 200 ms while somebody has a socket open. Everything that changed on a topic since the last tick is one
+delta, so a topic has at most five frames a second. The feeder remembers what it published only after the broker took
+it: while that is away, deltas grow but none is lost. While nobody has a socket open, it compares nothing: every 2 s it
+begins a new epoch, so that clients which come back take a snapshot, and notes where growing tables end. The first
+socket ends the pause at once. Invariant: what changed after a socket's snapshot is in a later delta.
 """
 
 import contextlib
@@ -22,9 +23,10 @@ from uuid import UUID
 import redis
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection, models
-from django.db.models import Max, Q
+from django.db.models import Q
 
 from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.control_plane.common.files.removals import JOB_DELETED
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
@@ -63,9 +65,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.tasks import thread_supervised
 
 TICK_S = 0.2
-# Between two comparisons without an audience. They only keep what a client that comes back wants to be told: jobs are
-# compared for RECENTLY_ENDED after their end, and only the newest groups are.
-UNHEARD_TICK_S = 2.0
+UNHEARD_S = 2.0  # between two looks at the ends of growing tables while there is no audience
 RATE_EVERY_TICKS = 5
 # An empty delta on `machines` is sent this often: a page that receives nothing for longer knows that it is behind.
 BEAT_EVERY_TICKS = 25
@@ -115,11 +115,25 @@ class _Tail:
             self.newest = max(self.newest, max(self.said))
             self.said = {number for number in self.said if number > self.newest - LOOK_BACK}
 
-    @classmethod
-    def at_end(cls, rows: Any) -> "_Tail":
-        newest = rows.aggregate(newest=Max("id"))["newest"] or 0
-        recent = rows.filter(id__gt=newest - LOOK_BACK).values_list("id", flat=True)
-        return cls(newest=newest, said=set(recent))
+
+_TAILS: tuple[type[models.Model], ...] = (Event, MetricPoint, LedgerInterval)
+_ENDS = " UNION ALL ".join(
+    f"(SELECT {place}, id FROM {model._meta.db_table} ORDER BY id DESC LIMIT {LOOK_BACK})"  # noqa: S608 - our own tables
+    for place, model in enumerate(_TAILS)
+)
+_BATCHES = "SELECT id, published_batch FROM jobs_job WHERE ended_at IS NULL"
+
+
+def _tails_at_end() -> list[_Tail]:
+    """Return tails, in the order of _TAILS, for which every row so far counts as published."""
+    numbers: list[set[int]] = [set() for _ in _TAILS]
+    for place, number in prepared_rows(_ENDS):
+        numbers[place].add(number)
+    newest = [max(recent, default=0) for recent in numbers]
+    return [
+        _Tail(newest=last, said={number for number in recent if number > last - LOOK_BACK})
+        for last, recent in zip(newest, numbers, strict=True)
+    ]
 
 
 def _marks(tails: Sequence[tuple[_Tail, type[models.Model]]]) -> list[_Mark]:
@@ -151,11 +165,19 @@ class Feeder:
     def __init__(self) -> None:
         self._publisher = Publisher()
         self._audience = Audience()
-        self._events = _Tail.at_end(Event.objects)
-        self._metrics = _Tail.at_end(MetricPoint.objects)
-        self._intervals = _Tail.at_end(LedgerInterval.objects)
+        self._events, self._metrics, self._intervals = _tails_at_end()
         self._said = _Said()
         self._num_ticks = 0
+
+    def turn(self, stop: threading.Event) -> None:
+        """Publish what changed if there is an audience, and wait until the next turn is due."""
+        if self._publisher.has_audience():
+            self.tick()
+            stop.wait(TICK_S)
+            return
+        self.skip()
+        if not stop.is_set():
+            self._audience.wait(UNHEARD_S)
 
     def tick(self) -> int:
         """Publish what changed; return the number of deltas. After redis.RedisError the next tick repeats them."""
@@ -200,13 +222,18 @@ class Feeder:
             tail.say()
         return len(topics)
 
-    def rest(self, stop: threading.Event) -> None:
-        """Wait until the next tick is due. Without an audience that is once one begins, or after UNHEARD_TICK_S."""
-        if self._publisher.has_audience():
-            stop.wait(TICK_S)
-        elif not stop.is_set():
-            self._audience.wait(UNHEARD_TICK_S)
-            self._num_ticks = 0  # what is compared once a second is due as well
+    def skip(self) -> None:
+        """Let what grew so far count as published, unless an audience has begun.
+
+        Rows that are compared need no such step: the first tick finds whatever differs from what was published last.
+        """
+        self._publisher.epoch_begin()  # before anything is let go: nobody is told later that nothing was missed
+        tails, batches = _tails_at_end(), dict(prepared_rows(_BATCHES))
+        # Ask after reading: a socket attends before it takes its snapshot, so one that took it before is seen here.
+        if not self._publisher.has_audience():
+            self._events, self._metrics, self._intervals = tails
+            self._said.batches, self._said.forests = batches, ForestsSaid()
+            self._num_ticks = 0  # the first tick compares what is compared once a second too
 
     def close(self) -> None:
         self._publisher.close()
@@ -292,8 +319,7 @@ def _feed(stop: threading.Event) -> None:
         try:
             close_old_connections()
             feeder = feeder or Feeder()
-            feeder.tick()
-            feeder.rest(stop)
+            feeder.turn(stop)
         except redis.RedisError as error:
             if not is_away:
                 _log.warning("the events broker is away, live events wait: %s", error)

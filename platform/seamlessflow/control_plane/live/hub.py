@@ -93,6 +93,7 @@ class Hub:
         self._all: set[Mailbox] = set()
         self._gathered: list[Frame] = []
         self._is_behind = False
+        self._epoch: bytes | None = None  # when the lease was last renewed
         self._is_subscribed = asyncio.Event()
         self._tasks = (
             task_supervised(self._run(), name="live-hub"),
@@ -156,7 +157,7 @@ class Hub:
                     async for message in subscription.listen():
                         if message["type"] == "subscribe":
                             num_failures = 0
-                            await audience_attend(self.reader)
+                            await self._attend()  # before any snapshot: see `Feeder.skip`
                             self._set_behind(False)
                         elif message["type"] == "message":
                             self._deliver(published_decode(message["data"]))
@@ -169,8 +170,16 @@ class Hub:
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
             with contextlib.suppress(RedisError, OSError):  # `_run` reports that the broker is away
-                await audience_attend(self.reader)
+                await self._attend()
             await self._watch([topic for topic, mailboxes in self._mailboxes.items() if mailboxes])
+
+    async def _attend(self) -> None:
+        """Renew the lease. If it had expired, because this process stood still, sockets get fresh snapshots."""
+        epoch, before = await audience_attend(self.reader), self._epoch
+        self._epoch = epoch
+        if before not in (None, epoch):
+            for mailbox in self._all:
+                mailbox.lose()
 
     async def _watch(self, topics: list[str]) -> None:
         groups = [topic.removeprefix(GROUP_PREFIX) for topic in topics if topic.startswith(GROUP_PREFIX)]

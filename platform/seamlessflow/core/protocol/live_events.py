@@ -5,8 +5,8 @@ one step. Web processes note the groups that sockets look at (`WATCH`, repeated 
 feeder read the list (`WATCHED`) and report only on those groups. `ASK` counts snapshots: when the count of a group
 rises, somebody lacks what its growing answers said so far, and gateways repeat it from the first token. Groups are
 named by their shown ids. While a web process has sockets, it renews the lease on the audience (`ATTEND`); the feeder
-hears of an audience that begins, and compares seldom while nobody holds the lease. Invariant: nothing here is a record;
-a snapshot makes up for whatever is lost.
+hears of an audience that begins, and publishes nothing while nobody holds the lease. Invariant: nothing here is a
+record; a snapshot makes up for whatever is lost.
 """
 
 from enum import StrEnum
@@ -53,13 +53,15 @@ ASK = """
 redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 """
-# KEYS: audience. ARGV: seconds to live, channel. Says so on the channel if there was no audience before.
+# KEYS: audience, epoch. ARGV: seconds to live, channel. Says so on the channel if there was no audience before.
+# Returns the epoch: another one than at the last renewal shows that the lease had expired meanwhile.
 ATTEND = """
 if redis.call('SET', KEYS[1], 1, 'NX', 'EX', ARGV[1]) then
   redis.call('PUBLISH', ARGV[2], '')
 else
   redis.call('EXPIRE', KEYS[1], ARGV[1])
 end
+return redis.call('GET', KEYS[2]) or ''
 """
 # KEYS: watched, asked. Returns group, count, group, count, …
 WATCHED = """
