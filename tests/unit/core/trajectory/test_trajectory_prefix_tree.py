@@ -117,14 +117,26 @@ def test_a_tree_without_branches_is_matched_as_if_it_were_walked(
         if data.draw(st.booleans()):
             add(tree, new.index, NodeKind.SAMPLED, [2], (b"a1",), is_partial=data.draw(st.booleans()))
     path = tuple(d for node in tree.path(len(tree.nodes) - 1) for d in node.digests)
-    said = path[: data.draw(st.integers(0, len(path)))] + extra
-    answers = data.draw(st.sampled_from([None, said, extra + said[len(extra) :]]))
+    num_same = data.draw(st.sampled_from([len(path), len(path) - 1, len(path) // 2]))
+    said = path[:num_same] + extra[: data.draw(st.integers(0, 2))]
+    answers = data.draw(st.sampled_from([None, said, (b"a2",) * len(said)]))
     context = data.draw(st.sampled_from([CONTEXT, b"others"]))
 
     found = tree.match(said, context, answers)
 
     tree.line = None
     assert found == tree.match(said, context, answers)
+
+
+def test_a_line_is_matched_only_after_an_answer_by_what_is_said_in_it_and_goes_on() -> None:
+    tree = grow([[0, 1]])
+    path = (b"u0", b"a0", b"u1", b"a1")
+    assert tree.match(path, CONTEXT).num_messages == 2
+    assert tree.match((*path, b"u2"), b"others").node is None
+    assert tree.match((*path, b"u2"), CONTEXT, (b"u0", b"a0", b"u1", b"a2", b"u2")).num_messages == 2
+    add(tree, 3, NodeKind.PROMPT, [1], (b"u2",))
+    match = tree.match((*path, b"u2", b"u2"), CONTEXT)
+    assert (match.node, match.num_messages, match.cause) == (tree.nodes[3], 4, ForkCause.HISTORY)
 
 
 def test_a_conversation_without_branches_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
