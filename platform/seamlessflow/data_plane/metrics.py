@@ -25,6 +25,10 @@ CONTINUATIONS = _counter("continuations", "Hand-overs that continued from tokens
 RETRIES = _counter("retries", "Retries: answered from the store or continued.", ("how",))
 DRIFTS = _counter("drifts", "How requests joined their trees.", ("drift",))
 PROMPTS_REUSED = _counter("prompts_reused", "Prompts that an equal request of the same job had made.")
+TAILS_SENT = _counter("tails_sent", "Turns of which a helper got only the last messages.")
+RENDERED_WHOLE = _counter(
+    "rendered_whole", "Turns whose last messages were not enough, so that all were sent."
+)
 REFUSALS = _counter("refusals", "Requests refused.", ("status",))
 GROUPS_READY = _counter("groups_ready", "Rollout groups completed.")
 GROUPS_EVALUATED = _counter("groups_evaluated", "Groups of held-out tasks measured.")

@@ -84,7 +84,7 @@ class PrefixTree:
     """answers: the newest answer with each digest, reasoning left aside. called: answers with text by their calls.
 
     forms: digests of messages that clients handed back, with those of the answers that they mean; filled by
-    `answer_forms`.
+    `answer_forms`. line: the digests from the root to the last node while nothing has branched; None afterwards.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -92,11 +92,13 @@ class PrefixTree:
     answers: dict[bytes, Node] = field(default_factory=dict)
     called: dict[bytes, Node] = field(default_factory=dict)
     forms: dict[bytes, bytes] = field(default_factory=dict)
+    line: tuple[bytes, ...] | None = ()
     num_bytes: int = 0  # of memory, about
 
     def add(self, node: Node) -> None:
         if node.index != len(self.nodes):
             raise ValueError(f"node {node.index} is not the next one, {len(self.nodes)}")
+        self.line = self._longer_line(node)
         self.nodes.append(node)
         self.num_bytes += NODE_BYTES + len(node.token_ids) + len(node.logprobs)
         self.children.setdefault(node.parent, []).append(node.index)
@@ -113,7 +115,10 @@ class PrefixTree:
         answers: digests to compare with answers in place of `digests`, of the same length. A request may leave out the
         reasoning of any message.
         """
-        best, depth = self._descend(digests, context, digests if answers is None else answers)
+        answers = digests if answers is None else answers
+        if self._repeats_line(digests, context, answers):
+            return Match(self.nodes[-1], len(self.line or ()), None)
+        best, depth = self._descend(digests, context, answers)
         if best is not None:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
         if not self.nodes:
@@ -175,6 +180,22 @@ class PrefixTree:
 
     def leaves(self) -> list[Node]:
         return [node for node in self.nodes if not self.children.get(node.index)]
+
+    def _longer_line(self, node: Node) -> tuple[bytes, ...] | None:
+        is_next = node.parent == (node.index - 1 if node.index else None)
+        return None if self.line is None or not is_next or node.is_partial else self.line + node.digests
+
+    def _repeats_line(self, digests: tuple[bytes, ...], context: bytes, answers: tuple[bytes, ...]) -> bool:
+        """Return whether a request goes on after the last answer of a tree without branches, as nearly all do.
+
+        Then there is no deeper answer, and no other at this depth, so nothing needs to be walked.
+        """
+        line = self.line
+        if not line or len(digests) <= len(line) or self.nodes[-1].kind != NodeKind.SAMPLED:
+            return False
+        if self.nodes[0].context != context or digests[: len(line)] != line:
+            return False
+        return answers is digests or answers[: len(line)] == line
 
     def _descend(
         self, digests: tuple[bytes, ...], context: bytes, answers: tuple[bytes, ...]

@@ -6,6 +6,7 @@ sessions.
 
 import datetime
 import time
+from collections.abc import Sequence
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import GroupState
@@ -28,6 +29,7 @@ from seamlessflow.data_plane.store.groups.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
 from seamlessflow.data_plane.store.groups.group_rows import (
     OpenGroup,
+    Slot,
     group_insert,
     groups_hold,
     groups_leasable,
@@ -96,10 +98,13 @@ class GroupFeed:
             room = request.max_sessions - sum(len(group.sessions) for group in again)
             is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
             mine = [group.group_id for group in own if is_due]
+            slots = await slots_read(connection, own) if own and room > 0 else {}
             for group in held:
                 if room <= 0:
                     break
-                taken = await self._take(connection, group, job, claims, room, now)
+                taken = await self._take(
+                    connection, group, job, claims, room, now, slots=slots.get(group.group_id)
+                )
                 room -= len(taken.sessions) if taken else 0
                 if taken:
                     mine.append(group.group_id)
@@ -111,7 +116,7 @@ class GroupFeed:
                     break
                 new = await admission.group(connection, job, admission.first_index + offset)
                 group = await group_insert(connection, new)
-                taken = await self._take(connection, group, job, claims, room, now, is_new=True)
+                taken = await self._take(connection, group, job, claims, room, now, slots=slots_new(group))
                 room -= len(taken.sessions) if taken else 0
                 mine.append(group.group_id)
                 leased += [taken] if taken else []
@@ -142,9 +147,12 @@ class GroupFeed:
         room: int,
         now: datetime.datetime,
         *,
-        is_new: bool = False,
+        slots: Sequence[Slot] | None = None,
     ) -> LeasedGroup | None:
-        """Open attempts in at most `room` slots of the group that may run. Returns None if there are none."""
+        """Open attempts in at most `room` slots of the group that may run. Returns None if there are none.
+
+        slots: the group's, if they are known and it is not abandoned.
+        """
         if group.is_abandoned:
             for session_id in await sessions_abandon(connection, group.group_id):
                 self._registry.close(session_id)
@@ -152,7 +160,8 @@ class GroupFeed:
             if finalized := await groups_finalize(connection, locked, job.spec):
                 groups_count(finalized.values())
                 return None
-        slots = slots_new(group) if is_new else (await slots_read(connection, [group]))[group.group_id]
+        if slots is None:
+            slots = (await slots_read(connection, [group]))[group.group_id]
         runnable = [slot for slot in slots if slot.may_run][:room]
         if not runnable:
             return None

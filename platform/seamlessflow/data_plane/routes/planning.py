@@ -10,12 +10,22 @@ import numpy as np
 from seamlessflow.core.guidance.answer_grammar import Demand, calls_check
 from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.core.job_spec import EngineKind, ThinkingRetention
+from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
-from seamlessflow.data_plane.turns.rendering.prompt import asked_prompt
-from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
+from seamlessflow.data_plane.turns.rendering.prompt import (
+    AskedPrompt,
+    Prompt,
+    PromptRequest,
+    TailNotEnough,
+    asked_prompt,
+    request_kind,
+    request_of_tail,
+)
+from seamlessflow.data_plane.turns.rendering.tails import MAX_KINDS
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     Conversation,
     RawPrompt,
@@ -24,6 +34,9 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     turn_match,
     turn_plan,
 )
+
+# A shorter request is not worth the question which kind of turn it is.
+TAILS_ABOVE_BYTES = 16 << 10
 
 
 class TurnPlanner:
@@ -56,13 +69,28 @@ class TurnPlanner:
             asked = asked_prompt(request)
         except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
+        return turn_plan(session.tree, matched, await self._prompt(job, request, asked))
+
+    async def _prompt(self, job: LiveJob, request: PromptRequest, asked: AskedPrompt) -> Prompt:
         make = partial(self._helpers.prompt, job.job_id)
-        if request.cuts:
-            return turn_plan(session.tree, matched, await make(asked))
-        is_lasting = job.text.template.is_constant
-        return turn_plan(
-            session.tree, matched, await job.recent_prompts.prompt(asked, make, is_lasting=is_lasting)
-        )
+        if not request.cuts:
+            is_lasting = job.text.template.is_constant
+            return await job.recent_prompts.prompt(asked, make, is_lasting=is_lasting)
+        kind = request_kind(job.text, request) if len(asked.body) > TAILS_ABOVE_BYTES else None
+        if kind is None:
+            return await make(asked)
+        if kind in job.proven_tails:
+            try:
+                prompt = await make(asked_prompt(request_of_tail(request)))
+            except TailNotEnough:
+                metrics.RENDERED_WHOLE.inc()
+            else:
+                metrics.TAILS_SENT.inc()
+                return prompt
+        prompt = await make(asked)
+        if prompt.is_of_tail and len(job.proven_tails) < MAX_KINDS:
+            job.proven_tails.add(kind)
+        return prompt
 
     async def _raw_ids(self, session: LiveSession, prompt: RawPrompt) -> bytes:
         job = session.job

@@ -64,9 +64,14 @@ def expected(model: Path, content: str) -> bytes:
 
 
 def helper_pids() -> list[int]:
-    return [
-        child.pid for child in psutil.Process().children() if "rendering.helper" in " ".join(child.cmdline())
-    ]
+    return [child.pid for child in psutil.Process().children() if _is_helper(child)]
+
+
+def _is_helper(process: psutil.Process) -> bool:
+    try:
+        return "rendering.helper" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # or a zombie
+        return False
 
 
 @pytest.mark.parametrize("num_helpers", [1, 2])

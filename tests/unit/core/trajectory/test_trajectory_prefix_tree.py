@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +102,48 @@ def test_every_conversation_is_found_again_at_its_full_depth(walks: list[list[in
         assert match.node is not None
         path = [digest for node in tree.path(match.node.index) for digest in node.digests]
         assert tuple(path) == messages
+
+
+MESSAGES = st.lists(st.sampled_from([b"u0", b"u1", b"u2", b"a0", b"a1", b"a2"]), max_size=9).map(tuple)
+
+
+@given(TURNS, MESSAGES, st.data())
+def test_a_tree_without_branches_is_matched_as_if_it_were_walked(
+    walks: list[list[int]], extra: tuple[bytes, ...], data: st.DataObject
+) -> None:
+    tree = grow(walks[: data.draw(st.integers(1, 2))])
+    if data.draw(st.booleans()):  # a turn whose answer has not come, or broke off
+        new = add(tree, len(tree.nodes) - 1, NodeKind.PROMPT, [1], (b"u1",))
+        if data.draw(st.booleans()):
+            add(tree, new.index, NodeKind.SAMPLED, [2], (b"a1",), is_partial=data.draw(st.booleans()))
+    path = tuple(d for node in tree.path(len(tree.nodes) - 1) for d in node.digests)
+    num_same = data.draw(st.sampled_from([len(path), len(path) - 1, len(path) // 2]))
+    said = path[:num_same] + extra[: data.draw(st.integers(0, 2))]
+    answers = data.draw(st.sampled_from([None, said, (b"a2",) * len(said)]))
+    context = data.draw(st.sampled_from([CONTEXT, b"others"]))
+
+    found = tree.match(said, context, answers)
+
+    tree.line = None
+    assert found == tree.match(said, context, answers)
+
+
+def test_a_line_is_matched_only_after_an_answer_by_what_is_said_in_it_and_goes_on() -> None:
+    tree = grow([[0, 1]])
+    path = (b"u0", b"a0", b"u1", b"a1")
+    assert tree.match(path, CONTEXT).num_messages == 2
+    assert tree.match((*path, b"u2"), b"others").node is None
+    assert tree.match((*path, b"u2"), CONTEXT, (b"u0", b"a0", b"u1", b"a2", b"u2")).num_messages == 2
+    add(tree, 3, NodeKind.PROMPT, [1], (b"u2",))
+    match = tree.match((*path, b"u2", b"u2"), CONTEXT)
+    assert (match.node, match.num_messages, match.cause) == (tree.nodes[3], 4, ForkCause.HISTORY)
+
+
+def test_a_conversation_without_branches_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = grow([[0, 1, 2]])
+    monkeypatch.setattr(PrefixTree, "_descend", None)
+    found = tree.match((b"u0", b"a0", b"u1", b"a1", b"u2", b"a2", b"u0"), CONTEXT)
+    assert (found.node, found.num_messages, found.cause) == (tree.nodes[-1], 6, None)
 
 
 @given(TURNS)

@@ -8,6 +8,7 @@ group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropped otherw
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
+import functools
 import hashlib
 import math
 import secrets
@@ -42,6 +43,7 @@ _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 MAX_FAILURES = 3
 KEY_PREFIX = "sfs_"
+NUM_NAMES_KEPT = 4096
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
 _LEASABLE = """
@@ -131,8 +133,12 @@ def session_api_key(session_id: UUID, secret: str | None = None) -> str:
 def key_session(api_key: str) -> UUID | None:
     """Return the session that an API key names, whether or not the key is its own; None if it names none."""
     shown, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
-    if not api_key.startswith(KEY_PREFIX) or not separator:
-        return None
+    return _shown_session(shown) if api_key.startswith(KEY_PREFIX) and separator else None
+
+
+@functools.lru_cache(maxsize=NUM_NAMES_KEPT)
+def _shown_session(shown: str) -> UUID | None:
+    """Return the session of this name, without the key's secret; each request asks twice."""
     try:
         return parse_id(IdKind.SESSION, f"{IdKind.SESSION}_{shown}")
     except ValueError:

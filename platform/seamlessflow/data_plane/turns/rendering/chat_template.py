@@ -92,16 +92,21 @@ def _joined(pieces: Iterable[str]) -> str:
     return "".join(parts)
 
 
-def template_messages(
-    messages: Sequence[Message], *, has_text_arguments: bool = False
-) -> list[dict[str, Any]]:
+def template_messages(messages: Sequence[Message], *, has_text_arguments: bool = False) -> list[Message]:
     """Return messages as templates expect them: content as a string, arguments of tool calls as objects.
 
     has_text_arguments: leave the arguments as JSON text. Raises ValueError if the content of a message is neither text
     nor null.
     """
     arguments_of = _arguments_text if has_text_arguments else tool_arguments
-    return [_template_message(message, arguments_of) for message in messages]
+    return [
+        message if _is_plain(message) else _template_message(message, arguments_of) for message in messages
+    ]
+
+
+def _is_plain(message: Message) -> bool:
+    """Return whether a message is already as templates expect it, as most are."""
+    return type(message.get("content")) is str and "tool_calls" not in message
 
 
 def _arguments_text(arguments: Any) -> str:

@@ -23,7 +23,13 @@ from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.data_plane.turns.rendering.chat_template import OutputTooLarge, TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
-from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest, TextTooLong, prompt_make
+from seamlessflow.data_plane.turns.rendering.prompt import (
+    Prompt,
+    PromptRequest,
+    TailNotEnough,
+    TextTooLong,
+    prompt_make,
+)
 
 LENGTH = struct.Struct("<I")
 NUM_MODELS_KEPT = 8
@@ -38,6 +44,7 @@ class HelperOutcome(StrEnum):
     OUTPUT_TOO_LARGE = "output_too_large"
     OUT_OF_MEMORY = "out_of_memory"
     GUIDE_REFUSED = "guide_refused"
+    TAIL_NOT_ENOUGH = "tail_not_enough"
 
 
 class HelperReply(msgspec.Struct, frozen=True, array_like=True):
@@ -70,6 +77,8 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
         )
     except OutputTooLarge as error:
         return HelperReply(HelperOutcome.OUTPUT_TOO_LARGE, message=str(error))
+    except TailNotEnough:
+        return HelperReply(HelperOutcome.TAIL_NOT_ENOUGH)
     except TextTooLong as error:
         return HelperReply(HelperOutcome.TEXT_TOO_LONG, message=str(error))
     except (TemplateRefused, ModelUnusable) as error:

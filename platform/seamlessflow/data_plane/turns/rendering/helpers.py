@@ -18,7 +18,7 @@ from pathlib import Path
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.turns.rendering.helper import HelperOutcome, HelperReply
 from seamlessflow.data_plane.turns.rendering.helper_process import HelperProcess, Work
-from seamlessflow.data_plane.turns.rendering.prompt import AskedPrompt, Prompt
+from seamlessflow.data_plane.turns.rendering.prompt import AskedPrompt, Prompt, TailNotEnough
 from seamlessflow.data_plane.turns.rendering.waiting_line import WaitingLine
 from seamlessflow.runtime.tasks import task_supervised
 
@@ -69,7 +69,7 @@ class PromptHelpers:
         return [task_supervised(self._watch(), name="prompt helpers' limits")]
 
     async def prompt(self, job: Hashable, asked: AskedPrompt) -> Prompt:
-        """Make a prompt. Raises ApiError: PromptRefused, and 503 when too many requests wait."""
+        """Make a prompt. Raises TailNotEnough, and ApiError: PromptRefused, and 503 when too many requests wait."""
         if len(self._line) >= MAX_WAITING:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -163,6 +163,8 @@ class PromptHelpers:
         match reply.outcome:
             case HelperOutcome.DONE if reply.prompt is not None:
                 _resolve(work, reply.prompt)
+            case HelperOutcome.TAIL_NOT_ENOUGH:
+                _resolve(work, TailNotEnough())
             case HelperOutcome.REFUSED:
                 _resolve(
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
@@ -248,7 +250,7 @@ def _job(helper: HelperProcess) -> Hashable:
     return None if first is None else first.job
 
 
-def _resolve(work: Work, answer: Prompt | ApiError) -> None:
+def _resolve(work: Work, answer: Prompt | ApiError | TailNotEnough) -> None:
     if work.answer.done():
         return  # its client disconnected
     if isinstance(answer, Prompt):

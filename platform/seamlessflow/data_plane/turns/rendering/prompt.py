@@ -7,7 +7,7 @@ programs and texts may be long, so the gateway does this in helper processes (`h
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,10 +15,15 @@ from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
-from seamlessflow.data_plane.turns.rendering.continuation import text_added
+from seamlessflow.data_plane.turns.rendering.continuation import TailKind, text_added
 from seamlessflow.data_plane.turns.rendering.guides import demanded_guide
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.rendering.tails import NUM_STAND_INS, tail_messages
+from seamlessflow.data_plane.turns.rendering.tails import (
+    NUM_STAND_INS,
+    tail_kind,
+    tail_messages,
+    tail_of,
+)
 
 MAX_CHARS_PER_TOKEN = (
     1024  # no vocabulary has longer tokens, so a longer text cannot fit and is not tokenised
@@ -45,6 +50,7 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     demand: Demand | None = None  # what the client demands of the answer
     # The reasoning of answers in the tree stays, whatever the template does with it.
     retains_reasoning: bool = False
+    is_tail: bool = False  # the messages are those of `tails.tail_of`; the one cut is the answer among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,11 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
     new_ids: bytes  # packed int32
     starts_in_reasoning: bool
     guide: tuple[GuideKind, str] | None = None  # what the demand means for the model: kind and text
+    is_of_tail: bool = False  # the last answer and what follows it were enough
+
+
+class TailNotEnough(ValueError):
+    """The template needs all messages for this turn."""
 
 
 class TextTooLong(ValueError):
@@ -76,9 +87,9 @@ def prompt_make(
 ) -> Prompt:
     """Make a prompt. Calls `on_long_text` before tokenising a long text.
 
-    Raises TemplateRefused, TextTooLong and InvalidGuideError.
+    Raises TemplateRefused, TailNotEnough, TextTooLong and InvalidGuideError.
     """
-    full, cut, new = _joined(text, request)
+    full, cut, new, is_of_tail = _joined(text, request)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
         raise TextTooLong(
             f"their text has {len(new)} characters, too many for the model's maximum context length of "
@@ -88,9 +99,8 @@ def prompt_make(
         on_long_text()
     think = text.family.think
     is_reasoning = bool(think) and full.rstrip().endswith(think)
-    return Prompt(
-        cut, text.encode(new), is_reasoning, _guide(text, request, starts_in_reasoning=is_reasoning)
-    )
+    guide = _guide(text, request, starts_in_reasoning=is_reasoning)
+    return Prompt(cut, text.encode(new), is_reasoning, guide, is_of_tail)
 
 
 def _guide(
@@ -102,13 +112,26 @@ def _guide(
     return guide.kind, guide.text
 
 
-def _joined(text: ModelText, request: PromptRequest) -> tuple[str, int | None, str]:
-    """Return the rendering, the index of the cut that it continues, and its text after that."""
+class _Joined(NamedTuple):
+    """The rendering, the index of the cut that it continues, and its text after that."""
+
+    full: str
+    cut: int | None
+    new: str
+    is_of_tail: bool = False
+
+
+def _joined(text: ModelText, request: PromptRequest) -> _Joined:
+    if request.is_tail:
+        joined = _rendered_part(text, request)
+        if joined is None:
+            raise TailNotEnough
+        return joined
     if request.retains_reasoning and request.cuts:
         without = msgspec.structs.replace(request, messages=_without_known_reasoning(request))
-        full, cut, new = _rendered_tail(text, without) or _rendered(text, without)
-        if cut is not None:
-            return full, cut, new
+        joined = _rendered_tail(text, without) or _rendered(text, without)
+        if joined.cut is not None:
+            return joined
     return _rendered_tail(text, request) or _rendered(text, request)
 
 
@@ -125,7 +148,7 @@ def _without_known_reasoning(request: PromptRequest) -> Sequence[Mapping[str, An
     return [*known, *request.messages[num_known:]]
 
 
-def _rendered_tail(text: ModelText, request: PromptRequest) -> tuple[str, int, str] | None:
+def _rendered_tail(text: ModelText, request: PromptRequest) -> _Joined | None:
     """Render the likeliest answer and what follows it; None if that is not enough."""
     if not request.cuts:
         return None
@@ -140,17 +163,20 @@ def _rendered_tail(text: ModelText, request: PromptRequest) -> tuple[str, int, s
     if messages is None:
         return None
     cut = Cut(NUM_STAND_INS + 1, first.sampled_end)
+    return _rendered_part(text, msgspec.structs.replace(request, messages=messages, cuts=[cut]))
+
+
+def _rendered_part(text: ModelText, request: PromptRequest) -> _Joined | None:
     try:
-        full, number, new = _rendered(text, msgspec.structs.replace(request, messages=messages, cuts=[cut]))
+        joined = _rendered(text, request)
     except TemplateRefused:  # rendering all messages says why, or accepts them
         return None
-    return None if number is None else (full, number, new)
+    return None if joined.cut is None else joined._replace(is_of_tail=True)
 
 
-def _rendered(text: ModelText, request: PromptRequest) -> tuple[str, int | None, str]:
-    """Return the rendering, the index of the first cut that it continues, and its text after that."""
+def _rendered(text: ModelText, request: PromptRequest) -> _Joined:
     full = _full_text(text, request)
-    return full, *_first_continued(text, request, full)
+    return _Joined(full, *_first_continued(text, request, full))
 
 
 def _full_text(text: ModelText, request: PromptRequest) -> str:
@@ -178,4 +204,28 @@ def _render(
         tools=request.tools,
         arguments=request.arguments,
         add_generation_prompt=add_generation_prompt,
+    )
+
+
+def request_of_tail(request: PromptRequest) -> PromptRequest:
+    """Return what to ask for if the likeliest answer and what follows it are enough."""
+    first = request.cuts[0]
+    return msgspec.structs.replace(
+        request,
+        messages=tail_of(request.messages, num_known=first.num_messages),
+        cuts=[Cut(NUM_STAND_INS + 1, first.sampled_end)],
+        is_tail=True,
+    )
+
+
+def request_kind(text: ModelText, request: PromptRequest) -> TailKind | None:
+    """Return the kind of turn that decides whether its tail is enough; None if all messages are needed."""
+    if not request.cuts or request.retains_reasoning:
+        return None
+    return tail_kind(
+        text,
+        request.messages,
+        num_known=request.cuts[0].num_messages,
+        tools=request.tools,
+        arguments=request.arguments,
     )

@@ -32,24 +32,31 @@ def tail_messages(
     arguments: Mapping[str, Any],
 ) -> Messages | None:
     """Return the messages to render in place of all; NUM_STAND_INS precede the answer, message `num_known` - 1."""
-    kind = _kind(text, messages, num_known, tools, arguments)
-    if kind is None or num_known <= NUM_STAND_INS + 1:
+    kind = tail_kind(text, messages, num_known=num_known, tools=tools, arguments=arguments)
+    if kind is None:
         return None
     if kind not in text.proven_tails:
         if len(text.proven_tails) >= MAX_KINDS:
             text.proven_tails.clear()
         text.proven_tails[kind] = _is_proven(text, kind, arguments)
-    return [_STAND_IN, *messages[num_known - 1 :]] if text.proven_tails[kind] else None
+    return tail_of(messages, num_known=num_known) if text.proven_tails[kind] else None
 
 
-def _kind(
+def tail_of(messages: Messages, *, num_known: int) -> Messages:
+    return [_STAND_IN, *messages[num_known - 1 :]]
+
+
+def tail_kind(
     text: ModelText,
     messages: Messages,
+    *,
     num_known: int,
     tools: Sequence[Any] | None,
     arguments: Mapping[str, Any],
 ) -> TailKind | None:
-    """Return a turn's kind; None if no golden conversation is like it."""
+    """Return a turn's kind; None if no golden conversation is like it, or if its tail would not be shorter."""
+    if num_known <= NUM_STAND_INS + 1:
+        return None
     answer, roles = messages[num_known - 1], [message.get("role") for message in messages[num_known:]]
     num_results = roles.count("tool")
     expected = ["tool"] * num_results + ["user"] * (len(roles) - num_results)

@@ -84,8 +84,11 @@ class AnswerForms:
     def with_calls(self, messages: Sequence[Message], num_known: int) -> Sequence[Message]:
         """Return the messages with calls in place of text in those of the first `num_known` whose results follow.
 
-        Templates refuse results without calls, and calls without results; so text stays where no results follow.
+        Templates refuse results without calls, and calls without results; so text stays where no results follow, and
+        where the request has no tools.
         """
+        if not self.tools:
+            return messages
         shown = list(messages)
         for place, message in enumerate(messages[:num_known]):
             if message.get("role") == "assistant" and not message.get("tool_calls"):

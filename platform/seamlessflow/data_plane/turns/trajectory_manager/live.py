@@ -18,6 +18,7 @@ from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
+from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
@@ -45,6 +46,8 @@ class LiveJob:
     num_dataset_groups: int = 0  # groups of other jobs that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
     recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)
+    # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
+    proven_tails: set[TailKind] = field(default_factory=set)
 
     @property
     def session_ttl_s(self) -> float | None:

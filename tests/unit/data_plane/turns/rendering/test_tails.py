@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.rendering.prompt import (
+    Cut,
+    PromptRequest,
+    TailNotEnough,
+    prompt_make,
+    request_of_tail,
+)
 from seamlessflow.data_plane.turns.rendering.tails import MAX_KINDS, tail_messages
 from tests.fixtures.family_cases import TOOLS
 from tests.fixtures.tiny_text import TEMPLATE, write_tiny_text
@@ -60,6 +68,43 @@ def test_messages_that_no_golden_conversation_has_are_rendered_whole(tmp_path: P
     assert tail(text, CALLED, NEXT, RESULT) is None
     assert tail(text, CALLED, RESULT, tools=None) is None
     assert tail(text, ANSWER | {"thinking": "hm"}, NEXT) is None
+
+
+TURNS = [(CALLED, RESULT), (CALLED, RESULT, NEXT), (ANSWER, NEXT), (ANSWER, NEXT, NEXT)]
+
+
+def turn_request(answer: Any, *new: Any) -> PromptRequest:
+    """Return the request of a turn whose answer is in the tree, ended by its mark."""
+    messages = template_messages([*HISTORY, answer, *new])
+    return PromptRequest("", messages, TOOLS, {}, [Cut(len(HISTORY) + 1, "<|im_end|>")], 4096)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_tail_sent_alone_gives_the_prompt_that_all_messages_give(
+    tmp_path: Path, turn: tuple[Any, ...]
+) -> None:
+    text, request = model(tmp_path), turn_request(*turn)
+    whole = prompt_make(text, request)
+    assert whole.is_of_tail
+    alone = request_of_tail(request)
+    assert len(alone.messages) == len(turn) + 1
+    assert prompt_make(text, alone) == whole
+
+
+def test_a_tail_that_the_template_refuses_is_not_enough(tmp_path: Path) -> None:
+    refusing = "{%- if messages[0].role == 'user' %}{{ raise_exception('no system') }}{% endif -%}" + TEMPLATE
+    text, request = model(tmp_path, refusing), turn_request(CALLED, RESULT)
+    assert not prompt_make(text, request).is_of_tail
+    with pytest.raises(TailNotEnough):
+        prompt_make(text, request_of_tail(request))
+
+
+def test_a_tail_that_does_not_continue_its_answer_is_not_enough(tmp_path: Path) -> None:
+    rewriting = TEMPLATE.replace("{{ message.content }}", "{{ message.content if loop.last else 'gone' }}")
+    text, request = model(tmp_path, rewriting), turn_request(ANSWER, NEXT)
+    assert prompt_make(text, request).cut is None
+    with pytest.raises(TailNotEnough):
+        prompt_make(text, request_of_tail(request))
 
 
 def test_kinds_that_clients_invent_do_not_pile_up(tmp_path: Path) -> None:
