@@ -97,7 +97,11 @@ class Gateway:
         engines = EnginePool(time.monotonic, settings.max_held_turns)
         name = settings.peer_url or settings.public_url
         self._membership = Membership(
-            name, settings.public_url, engines.demands, partial(engines.shares_set, name)
+            name,
+            settings.public_url,
+            demands=engines.demands,
+            turns=engines.turns.most_taken,
+            on_news=partial(engines.shares_set, name),
         )
         endings = Endings(self._pool, self._membership)
         held = HeldTime(self._pool, self._membership, time.monotonic)

@@ -324,6 +324,9 @@ class Gateway(models.Model):
     public_url = models.TextField(help_text="The address that its sessions are told.")
     seen_at = models.DateTimeField(help_text="Its last sign of life, by the database's clock.")
     demands = models.JSONField(default=dict, help_text="How many turns it has for each engine, by phase.")
+    turns = models.JSONField(
+        null=True, help_text="How many turns run or wait for an engine, by job; null: unknown."
+    )
 
     class Meta:
         db_table = "trajectory_gateway"

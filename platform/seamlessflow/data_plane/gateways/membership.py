@@ -52,6 +52,7 @@ class Membership:
     name: str  # the base URL at which other gateways reach this one
     public_url: str
     demands: Callable[[], Demands] = _no_demands
+    turns: Callable[[], Demands] = _no_demands  # the most that ran or waited since it was asked last, by job
     on_news: Callable[[Mapping[str, Demands]], None] = _nobody
     epoch: int = 0  # 0: it has not joined yet
     _members: dict[str, Member] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class Membership:
 
     async def sign(self, connection: Connection) -> Signed:
         """Give a sign of life, and end the epochs of gateways that have been silent for too long."""
-        if not await gateway_sign(connection, self.epoch, self.demands()):
+        if not await gateway_sign(connection, self.epoch, self.demands(), self.turns()):
             return await self.join(connection)
         return await self._look(connection, self.epoch, has_new_epoch=False)
 

@@ -64,13 +64,19 @@ async def gateway_leave(connection: Connection, epoch: int) -> None:
     await _end(connection, "epoch = %s", [epoch])
 
 
-async def gateway_sign(connection: Connection, epoch: int, demands: Mapping[UUID, int]) -> bool:
-    """Give a sign of life. Returns False if the epoch has ended."""
+async def gateway_sign(
+    connection: Connection, epoch: int, demands: Mapping[UUID, int], turns: Mapping[UUID, int]
+) -> bool:
+    """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job."""
     cursor = await connection.execute(
-        "UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s WHERE epoch = %s",
-        [Jsonb({str(phase): number for phase, number in demands.items()}), epoch],
+        "UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s WHERE epoch = %s",
+        [_counts(demands), _counts(turns), epoch],
     )
     return cursor.rowcount == 1
+
+
+def _counts(numbers: Mapping[UUID, int]) -> Jsonb:
+    return Jsonb({str(key): number for key, number in numbers.items()})
 
 
 async def gateways_read(connection: Connection, *, lease_s: float) -> list[Member]:

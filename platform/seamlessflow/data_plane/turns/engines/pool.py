@@ -24,6 +24,7 @@ from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
+from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
 
 COOLDOWN_S = 0.5  # an engine that failed gets no request for this long
 STICKY_SLACK = 8  # how many more requests the session's own engine may have than the least loaded one
@@ -84,6 +85,7 @@ class EnginePool:
     clock: Callable[[], float]  # monotonic seconds
     max_held: int
     jobs_over: set[UUID] = field(default_factory=set)
+    turns: TurnCounts = field(default_factory=TurnCounts)
     _entries: dict[UUID, _Entry] = field(default_factory=dict)
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -269,10 +271,17 @@ class _Acquired:
         self._entry: _Entry
 
     async def __aenter__(self) -> Engine:
-        self._entry = await self._pool._take(self._request, self._hold)
+        turns, job_id = self._pool.turns, self._request.job_id
+        turns.begin(job_id)
+        try:
+            self._entry = await self._pool._take(self._request, self._hold)
+        except BaseException:
+            turns.end(job_id)
+            raise
         return self._entry.engine
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._pool.turns.end(self._request.job_id)
         self._pool._release(self._entry)
