@@ -68,9 +68,14 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 
 @admin.register(Project)
 class ProjectAdmin(KeptAdmin):
-    list_display = ["slug", "name", "created_at"]
+    list_display = ["slug", "name", "weight", "machine_quota", "created_at"]
     search_fields = ["slug", "name"]
     inlines = [MembershipInline]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
+        """What a project takes from the others is for superusers to decide, not for its owners."""
+        fixed = tuple(super().get_readonly_fields(request, obj))
+        return fixed if _is_superuser(request) else (*fixed, "weight", "machine_quota")
 
 
 @admin.register(Token)

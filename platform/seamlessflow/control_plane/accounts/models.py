@@ -2,6 +2,7 @@
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -23,6 +24,18 @@ class Project(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     slug = models.SlugField(max_length=63, unique=True)
     name = models.CharField(max_length=120)
+    weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        validators=[MinValueValidator(0.01), MaxValueValidator(100.0)],
+        help_text="Its share of the machines, in proportion to the weights of other projects whose jobs want them.",
+    )
+    machine_quota = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="The most machines that its jobs may hold together. Empty: no limit.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

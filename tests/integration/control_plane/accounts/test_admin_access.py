@@ -99,6 +99,22 @@ def test_staff_cannot_add_people_to_projects_of_others(cast: Cast, staff: User) 
     assert Membership.objects.filter(user=cast.member.user, project=project, role="viewer").exists()
 
 
+def test_only_superusers_set_what_a_project_gets_of_the_machines(cast: Cast, staff: User) -> None:
+    project = cast.owner.project
+    body = {
+        "slug": project.slug, "name": "renamed", "weight": "5", "machine_quota": "2",
+        "memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0",
+    }  # fmt: skip
+
+    def post(user: User) -> tuple[str, float, int | None]:
+        browser(user).post(f"/admin/accounts/project/{project.id}/change/", body)
+        project.refresh_from_db()
+        return project.name, project.weight, project.machine_quota
+
+    assert post(staff) == ("renamed", 1.0, None)
+    assert post(User.objects.create_superuser("root")) == ("renamed", 5.0, 2)
+
+
 def test_staff_cannot_edit_retention_policies_of_others(cast: Cast, staff: User) -> None:
     policies = apps.get_model("storage", "RetentionPolicy").objects
 
