@@ -211,6 +211,8 @@ class JobSpec(SpecSection):
     train: TrainSection = TrainSection()
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    """Jobs of a higher priority get machines first."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the order of tasks and recorded groups, and of the trainer. Engines sample with seeds of
     their own."""

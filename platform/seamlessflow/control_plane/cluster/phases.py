@@ -29,6 +29,7 @@ FIELDS = {
     "endpoint": "text",
     "served_version": "bigint",
     "next_role": "text",
+    "next_job_id": "uuid",
     "next_num_batches": "int",
     "next_reason": "text",
     "drain_grace_s": "float8",

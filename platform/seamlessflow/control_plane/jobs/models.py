@@ -86,6 +86,10 @@ class Job(models.Model):
     )
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = StoredAtField()
+    queued_at = models.DateTimeField(
+        null=True, help_text="When it entered the queue last, if not by its submission."
+    )
+    admitted_at = models.DateTimeField(null=True, help_text="When it left the queue last.")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     trajectories_deleted_at = models.DateTimeField(

@@ -69,6 +69,10 @@ def job_move(*, job_id: UUID, to: JobState, reason: str, author: str) -> bool:
 
 def _moved_fields(to: JobState, reason: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"state": to.value, "state_reason": reason}
+    if to is JobState.QUEUED:
+        fields["queued_at"] = database_now()
+    if to is JobState.STARTING:
+        fields["admitted_at"] = database_now()
     if to is JobState.RUNNING:
         # Only the first start counts; a job that was requeued keeps it.
         fields["started_at"] = Coalesce("started_at", database_now())

@@ -42,6 +42,14 @@ class Phase(models.Model):
         db_default="",
         help_text="What the machine does next when this phase ends.",
     )
+    next_job = models.ForeignKey(
+        "jobs.Job",
+        null=True,
+        db_index=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The job that the machine works for next; null: the same one.",
+    )
     next_num_batches = models.PositiveIntegerField(null=True)
     next_reason = models.TextField(blank=True, default="", db_default="")
     gang_id = models.UUIDField(

@@ -40,6 +40,7 @@ from seamlessflow.core.scheduling.decisions import (
     NextPhase,
     Plan,
     SetDesiredVersion,
+    SetNext,
 )
 from seamlessflow.core.scheduling.eligibility import lease_rejection
 from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
@@ -87,6 +88,8 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
             return _gang_lease(decision)
         case DrainPhase():
             return _phase_drain(decision)
+        case SetNext():
+            return _next_set(decision) or None
         case FailPhase():
             done = phase_move(
                 phase_id=decision.phase_id, to=PhaseState.FAILED, reason=decision.reason, author=AUTHOR
@@ -181,16 +184,17 @@ def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
     ended = Phase.objects.filter(id=phase_id, fence=fence, machine_id=machine_id, state=PhaseState.ENDED)
     # An end is reported until it is answered, so only the machine's newest phase may still get a successor.
     newest = ended.filter(machine__last_fence=fence).exclude(next_role="")
-    phase = newest.select_related("machine", "job").first()
-    if phase is None or phase.job.published_batch >= phase.job.resolved_spec.train.num_updates:
+    phase = newest.select_related("machine", "job", "next_job").first()
+    job = None if phase is None else phase.next_job or phase.job
+    if phase is None or job is None or job.published_batch >= job.resolved_spec.train.num_updates:
         return False
     role = Role(phase.next_role)
-    if role is Role.TRAIN and phase.job.resolved_spec.train.num_machines > 1:
+    if role is Role.TRAIN and job.resolved_spec.train.num_machines > 1:
         return False  # it waits for the other machines of its gang: the scheduler leases them together
     lease = Lease(
         machine_id=phase.machine_id,
         machine=phase.machine.name,
-        job_id=phase.job_id,
+        job_id=job.id,
         role=role,
         num_batches=phase.next_num_batches,
         reason=phase.next_reason,
@@ -206,7 +210,18 @@ def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
 def _next_fields(then: NextPhase | None) -> dict[str, Any]:
     if then is None:
         return {}
-    return {"next_role": then.role.value, "next_num_batches": then.num_batches, "next_reason": then.reason}
+    return {
+        "next_role": then.role.value,
+        "next_job_id": then.job_id,
+        "next_num_batches": then.num_batches,
+        "next_reason": then.reason,
+    }
+
+
+def _next_set(decision: SetNext) -> bool:
+    """Change what follows a live phase. False if it has ended meanwhile."""
+    live = Phase.objects.filter(id=decision.phase_id, state__in=LIVE_PHASE_STATES)
+    return bool(live.update(**_next_fields(decision.then)))
 
 
 def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:

@@ -15,10 +15,16 @@ from typing import Any
 from seamlessflow.control_plane.cluster.models import OPEN_POOL
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.control_plane.jobs.selectors import specs_load
-from seamlessflow.control_plane.scheduling.snapshot_views import gang_view, job_view, reported_fields
+from seamlessflow.control_plane.scheduling.snapshot_views import (
+    gang_view,
+    job_view,
+    next_view,
+    reported_fields,
+)
 from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.scheduling.demand import engines_for
 from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
@@ -33,12 +39,13 @@ def _quoted(values: Iterable[str]) -> str:
 
 _MACHINES = f"""
     SELECT m.id, m.name, m.tags::text[], m.pool, m.is_cordoned, m.is_draining,
-           extract(epoch FROM statement_timestamp() - h.received_at)::float8, h.capabilities,
+           extract(epoch FROM statement_timestamp() - h.received_at)::float8, h.capabilities, h.num_in_flight,
            p.id, p.job_id, p.role, p.state, p.fence, p.desired_version, p.served_version,
            extract(epoch FROM statement_timestamp() - CASE p.state
                WHEN '{PhaseState.DRAINING}' THEN coalesce(p.draining_at, p.leased_at)
                WHEN '{PhaseState.ACTIVE}' THEN coalesce(p.active_at, p.leased_at)
                ELSE p.leased_at END)::float8,
+           p.num_batches, p.next_role, p.next_job_id, p.next_num_batches, p.next_reason,
            p.gang_id, p.gang_member,
            CASE WHEN p.gang_id IS NOT NULL THEN (
                SELECT fellow.reason FROM scheduling_phase fellow
@@ -57,6 +64,16 @@ _JOBS = f"""
            j.waiting_reason,
            NOT EXISTS (SELECT FROM cluster_poolgrant granted WHERE granted.pool = '{OPEN_POOL}'),
            ARRAY(SELECT granted.pool::text FROM cluster_poolgrant granted WHERE granted.project_id = j.project_id),
+           project.id, project.weight, project.machine_quota, j.name,
+           extract(epoch FROM statement_timestamp() - coalesce(j.queued_at, j.created_at))::float8,
+           extract(epoch FROM statement_timestamp() - j.admitted_at)::float8,
+           extract(epoch FROM statement_timestamp() - (
+               SELECT v.published_at FROM policies_policyversion v
+               WHERE v.job_id = j.id AND v.version = j.latest_version AND v.version > 0))::float8,
+           ARRAY(SELECT p.machine_id FROM scheduling_phase p
+                 WHERE p.job_id = j.id AND p.role = '{Role.TRAIN}' AND p.fence = j.train_fence),
+           (SELECT CASE WHEN bool_and(g.turns IS NOT NULL) THEN coalesce(sum((g.turns->>j.id::text)::int), 0) END
+            FROM trajectory_gateway g)::int,
            groups.ready, groups.open,
            (SELECT count(*) FROM trajectory_batch b WHERE b.job_id = j.id AND b.number > j.published_batch),
            (SELECT p.reason FROM scheduling_phase p WHERE p.job_id = j.id AND p.state = '{PhaseState.FAILED}'
@@ -79,6 +96,7 @@ _JOBS = f"""
             WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
            )::float8
     FROM jobs_job j
+    JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE g.state = '{GroupState.READY}') AS ready,
                count(*) FILTER (WHERE g.state = '{GroupState.OPEN}') AS open
@@ -113,6 +131,7 @@ def _machine_view(
     is_draining: bool,
     heard_s: float | None,
     capabilities: str | None,
+    num_in_flight: int | None,
     *phase: Any,
 ) -> MachineView:
     unheard_s = float("inf") if heard_s is None else heard_s
@@ -125,12 +144,13 @@ def _machine_view(
         is_draining=is_draining,
         pool=pool,
         unheard_s=unheard_s,
-        phase=None if phase[0] is None else _phase_view(*phase),
+        phase=None if phase[0] is None else _phase_view(num_in_flight or 0, *phase),
         **_reported(capabilities),
     )
 
 
 def _phase_view(
+    num_in_flight: int,
     phase_id: Any,
     job_id: Any,
     role: str,
@@ -139,6 +159,11 @@ def _phase_view(
     desired_version: int,
     served_version: int | None,
     age_s: float,
+    num_batches: int | None,
+    next_role: str,
+    next_job_id: Any,
+    next_num_batches: int | None,
+    next_reason: str,
     *gang: Any,
 ) -> PhaseView:
     return PhaseView(
@@ -150,6 +175,9 @@ def _phase_view(
         desired_version=desired_version,
         served_version=served_version,
         age_s=age_s,
+        num_in_flight=num_in_flight,
+        num_batches=num_batches,
+        then=next_view(next_role, next_job_id, next_num_batches, next_reason),
         gang=gang_view(*gang),
     )
 
@@ -163,14 +191,25 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     job_id, state, desired, latest_version, published_batch, num_failures, pause_reason, waiting_reason = row[
         :8
     ]
-    is_open, granted, num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[8:15]
-    due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[15:])
+    is_open, granted, project_id, weight, quota, name = row[8:14]
+    waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
+    num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
+    due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:])
     return job_view(
         job_id,
         spec,
         frozenset([OPEN_POOL, *granted] if is_open else granted),
         state=JobState(state),
         order=order,
+        name=name,
+        project_id=project_id,
+        project_weight=weight,
+        project_quota=quota,
+        waiting_s=waiting_s if state == JobState.QUEUED else 0.0,
+        admitted_s=admitted_s or 0.0,
+        published_s=float("inf") if published_s is None else published_s,
+        trainer_state=frozenset(trainer_state),
+        engines_wanted=None if num_turns is None else engines_for(num_turns, spec.rollout.max_num_seqs),
         desired=DesiredJobState(desired),
         latest_version=latest_version,
         published_batch=published_batch,

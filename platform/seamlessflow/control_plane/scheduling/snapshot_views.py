@@ -11,6 +11,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
@@ -26,6 +27,11 @@ def gang_view(
         return None
     failure = "" if first_failure is None else first_failure or "it failed"
     return GangView(id=gang_id, member=member, failure=failure, has_ended=has_ended)
+
+
+def next_view(role: str, job_id: UUID | None, num_batches: int | None, reason: str) -> NextPhase | None:
+    """Return what was decided to follow a phase; None if nothing was (`role` is empty)."""
+    return NextPhase(role=Role(role), job_id=job_id, num_batches=num_batches, reason=reason) if role else None
 
 
 def phase_view(phase: Phase, now: datetime) -> PhaseView:
@@ -44,6 +50,8 @@ def phase_view(phase: Phase, now: datetime) -> PhaseView:
         desired_version=phase.desired_version,
         served_version=phase.served_version,
         age_s=(now - since).total_seconds(),
+        num_batches=phase.num_batches,
+        then=next_view(phase.next_role, phase.next_job_id, phase.next_num_batches, phase.next_reason),
         gang=gang_view(phase.gang_id, phase.gang_member, seen.gang_failure, seen.gang_has_ended),
     )
 
@@ -103,6 +111,8 @@ def job_view(
         has_external_agents=spec.environment.name == "external",
         has_rollout=Role.ROLLOUT in spec.roles,
         engine=spec.rollout.engine,
+        priority=spec.priority,
+        slots_per_engine=spec.rollout.max_num_seqs,
         pools=pools,
         rollout_tags=frozenset(spec.placement.rollout),
         train_tags=frozenset(spec.placement.train),

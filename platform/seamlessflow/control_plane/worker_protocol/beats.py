@@ -118,7 +118,7 @@ _SEEN = f"""
                    SELECT l.ended_at FROM telemetry_ledgerinterval l WHERE l.machine_id = m.id
                    ORDER BY l.started_at DESC LIMIT 1) END AS ledger_end_at,
                {_PHASES} AS phases, {_JOBS} AS jobs,
-               (SELECT p.job_id FROM scheduling_phase p
+               (SELECT coalesce(p.next_job_id, p.job_id) FROM scheduling_phase p
                 WHERE p.machine_id = m.id AND p.fence = m.last_fence AND p.state = '{PhaseState.ENDED}'
                       AND p.next_role = '{Role.TRAIN}') AS ended_before_gang
         FROM {_MACHINE} LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id

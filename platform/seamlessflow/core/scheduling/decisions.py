@@ -11,14 +11,15 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextPhase:
-    """What the machine should do for the same job as soon as its current phase has ended, decided
-    in advance.
+    """What the machine should do as soon as its current phase has ended, decided in advance: for the same job,
+    or for another one (`job_id`).
 
     It saves the hand-over a round trip to the scheduler. Leasing it runs the same checks as any
     lease. If it no longer fits by then, it is not leased, and the next cycle decides.
     """
 
     role: Role
+    job_id: UUID | None = None  # None: the job of the current phase
     num_batches: int | None = None
     reason: str
 
@@ -72,6 +73,16 @@ class DrainPhase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetNext:
+    """Change what the machine does once a live phase has ended."""
+
+    phase_id: UUID
+    machine: str
+    then: NextPhase
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailPhase:
     """Give up a phase because its machine is silent or the phase is stuck."""
 
@@ -95,7 +106,7 @@ class MoveJob:
     reason: str
 
 
-Decision = Lease | LeaseGang | DrainPhase | FailPhase | SetDesiredVersion | MoveJob
+Decision = Lease | LeaseGang | DrainPhase | SetNext | FailPhase | SetDesiredVersion | MoveJob
 
 
 @dataclass(frozen=True, slots=True)

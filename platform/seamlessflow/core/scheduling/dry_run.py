@@ -21,6 +21,7 @@ from seamlessflow.core.scheduling.decisions import (
     MoveJob,
     Plan,
     SetDesiredVersion,
+    SetNext,
 )
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
@@ -77,6 +78,9 @@ def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
             case DrainPhase():
                 machine_id = by_phase[decision.phase_id]
                 machines[machine_id] = _with_phase(machines[machine_id], state=PhaseState.DRAINING)
+            case SetNext():
+                machine_id = by_phase[decision.phase_id]
+                machines[machine_id] = _with_phase(machines[machine_id], then=decision.then)
             case FailPhase():
                 machine_id = by_phase[decision.phase_id]
                 machines[machine_id] = replace(machines[machine_id], phase=None)

@@ -3,8 +3,7 @@ together.
 
 Machines that also roll out hand over together, and those that are free first wait for the last one
 (`awaiting_gang` in the ledger): a hand-over is short, and a machine that started to roll out again
-would soon be taken back. If two jobs hold machines that the other's gang needs, the younger job
-gives way, so that two jobs cannot wait for each other for ever.
+would soon be taken back. Who gets the machines is decided before (`floors`, `shares`, `placement`).
 """
 
 from collections import defaultdict
@@ -13,9 +12,8 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
-from seamlessflow.core.scheduling.eligibility import LEASE_FILTERS, first_rejection, is_held
-from seamlessflow.core.scheduling.scores import is_dedicated
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.hand_overs import hand_over
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 
 GATHER_LIMIT_S = 300.0  # from the lease until all trainers run and are connected to each other
@@ -79,22 +77,10 @@ def gang_gather(
             LeaseGang(machines=machines, job_id=job.id, num_batches=num_batches, reason=reason, then=then),
         )
     return tuple(
-        DrainPhase(
-            phase_id=machine.phase.id,
-            machine=machine.name,
-            reason=f"{reason}: the machine switches to training",
-            then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
-        )
+        hand_over(job, Role.TRAIN, machine, machine.phase, num_batches=num_batches, reason=reason)
         for machine in members
         if machine.phase is not None and not machine.phase.is_leaving
     )
-
-
-def is_gathering(members: Sequence[MachineView]) -> bool:
-    """Whether machines are already free for the gang or handing over; this is not called off to
-    wait for another batch."""
-    turning = (machine for machine in members if not is_dedicated(machine))
-    return any(machine.phase is None or machine.phase.is_leaving for machine in turning)
 
 
 def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
@@ -109,32 +95,6 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
         if machine.phase is not None and machine.phase.is_leaving and machine.phase.age_s > TOLD_AFTER_S
     ]
     return f"training waits for {', '.join(slow)} to hand over" if slow else ""
-
-
-def preempting_job(candidates: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
-    """Return an older job whose gang would be complete if this job, which cannot work either, gave up its machines."""
-    held = snapshot.held_by(job.id)
-    for preempting in candidates:
-        if not any(_would_do(machine, preempting) for machine in held):
-            continue
-        younger = {
-            other.id
-            for other in snapshot.jobs
-            if (other.order, other.id) >= (preempting.order, preempting.id)
-        }
-        in_reach = [
-            machine
-            for machine in snapshot.machines
-            if _would_do(machine, preempting) and (machine.phase is None or machine.phase.job_id in younger)
-        ]
-        if len(in_reach) >= preempting.num_train_machines:
-            return preempting
-    return None
-
-
-def _would_do(machine: MachineView, job: JobView) -> bool:
-    filters = [check for check in LEASE_FILTERS if check is not is_held]
-    return first_rejection(filters, machine, job, Role.TRAIN) is None
 
 
 _GATHERING = (PhaseState.LEASED, PhaseState.STARTING)

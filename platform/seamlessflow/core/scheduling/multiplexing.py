@@ -1,16 +1,16 @@
-"""Training of one job: a long phase on dedicated machines, or turns on machines that also roll out.
+"""When a job trains and when its machines roll out again: the last of the scheduler's passes.
 
-A machine must return to training as soon as a full batch is ready; until then it is lent to
-rollout. A machine on which training is due is never leased for rollout.
+Takes the machines that a job should train on now (`members`) and those that train for it. A machine that also rolls out
+trains in turns: it is taken once a full batch is ready, for one or two batches, and then returns. A machine that only
+trains is leased for as long as nobody else needs it. Jobs that train on several machines do so as a gang.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, NextPhase
-from seamlessflow.core.scheduling.gangs import gang_gather, is_gathering
-from seamlessflow.core.scheduling.layout import Layout
-from seamlessflow.core.scheduling.scores import is_dedicated
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.decisions import Decision, Lease, NextPhase
+from seamlessflow.core.scheduling.gangs import gang_gather
+from seamlessflow.core.scheduling.hand_overs import hand_over
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
 MAX_BATCHES_PER_TURN = 2
@@ -21,32 +21,31 @@ _OFFLINE = "trains on an offline dataset"
 BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainTurn:
-    """Decisions about training, and the machines that rollout must leave alone."""
-
-    decisions: tuple[Decision, ...] = ()
-    reserved: tuple[MachineView, ...] = ()
-
-
-def train_turn(
-    job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
-) -> TrainTurn:
-    """Decide what training needs now. `live_train`: all machines with a live train phase of the job."""
+def training_decide(job: JobView, members: Sequence[MachineView]) -> tuple[Decision, ...]:
+    """Decide how a job that trains nowhere begins on its machines: as many as train together."""
+    reason, num_batches, then = _terms(job, members)
     if job.trains_in_gangs:
-        return _gang_turn(job, layout, live_train, is_running=is_running)
-    if live_train:
-        return _during(job, live_train[0])
-    machine = layout.train
-    if machine is None or job.num_remaining_updates == 0:
-        return TrainTurn()
+        return gang_gather(job, members, num_batches=num_batches, reason=reason, then=then)
+    (machine,) = members
+    phase = machine.phase
+    if phase is None:
+        return (
+            Lease(
+                machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN,
+                num_batches=num_batches, reason=reason, then=then,
+            ),
+        )  # fmt: skip
+    if phase.is_leaving:
+        return ()
+    return (hand_over(job, Role.TRAIN, machine, phase, num_batches=num_batches, reason=reason),)
+
+
+def _terms(job: JobView, members: Sequence[MachineView]) -> tuple[str, int | None, NextPhase | None]:
     if not job.has_rollout:
-        return _dedicated(job, machine, reason=_OFFLINE)
-    if is_dedicated(machine):
-        return _dedicated(job, machine) if is_running else TrainTurn(reserved=(machine,))
-    if job.num_due_batches < batches_to_wait_for(job):
-        return TrainTurn()
-    return _take_over(job, machine)
+        return _OFFLINE, None, None
+    if all(map(is_dedicated, members)):
+        return "dedicated to training", None, None
+    return batches_due(job), min(job.num_due_batches, MAX_BATCHES_PER_TURN), BACK_TO_ROLLOUT
 
 
 def batches_to_wait_for(job: JobView) -> int:
@@ -69,74 +68,19 @@ def batches_to_wait_for(job: JobView) -> int:
     return num_wanted
 
 
+def is_dedicated(machine: MachineView) -> bool:
+    """Whether the machine only trains, so that a long train phase takes nothing away from generation."""
+    return Role.ROLLOUT.value not in machine.tags
+
+
 def late_after_s(job: JobView) -> float:
     """Return how long the first full batch may wait for a second one."""
     return MAX_BATCHES_PER_TURN * job.batch_interval_s
 
 
-def _gang_turn(
-    job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
-) -> TrainTurn:
-    if live_train:  # the rule for one machine applies to each member, the leader included
-        turns = [_during(job, machine) for machine in live_train]
-        is_long = not job.has_rollout or all(map(is_dedicated, live_train))
-        drains = () if is_long else tuple(decision for turn in turns for decision in turn.decisions)
-        is_broken = any(m.phase and m.phase.gang and m.phase.gang.failure for m in live_train)
-        again = layout.trainers if is_broken and job.num_due_batches else ()
-        return TrainTurn(drains, (*live_train, *again))
-    members = layout.trainers
-    if len(members) < job.num_train_machines or job.num_remaining_updates == 0:
-        return TrainTurn()
-    if not job.has_rollout or all(map(is_dedicated, members)):
-        reason = "dedicated to training" if job.has_rollout else _OFFLINE
-        leases = gang_gather(job, members, num_batches=None, reason=reason, then=None)
-        return TrainTurn(leases if is_running or not job.has_rollout else (), members)
-    num_wanted = 1 if is_gathering(members) else batches_to_wait_for(job)
-    if job.num_due_batches < num_wanted:
-        return TrainTurn()
-    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN)
-    decisions = gang_gather(job, members, num_batches=num_batches, reason=_due(job), then=BACK_TO_ROLLOUT)
-    return TrainTurn(tuple(decisions), members)
+def only_trains(machine: MachineView) -> bool:
+    return is_dedicated(machine) and Role.TRAIN.value in machine.tags
 
 
-def _due(job: JobView) -> str:
+def batches_due(job: JobView) -> str:
     return f"{job.num_due_batches} full {'batch is' if job.num_due_batches == 1 else 'batches are'} ready"
-
-
-def _during(job: JobView, machine: MachineView) -> TrainTurn:
-    phase = machine.phase
-    if phase is None or phase.is_leaving or is_dedicated(machine) or not job.has_rollout:
-        return TrainTurn(reserved=(machine,))
-    if job.num_due_batches or phase.age_s < EMPTY_TURN_GRACE_S:
-        return TrainTurn(reserved=(machine,))
-    reason = "no full batch is left to train; back to rollout"
-    drain = DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, then=BACK_TO_ROLLOUT)
-    return TrainTurn((drain,), (machine,))
-
-
-def _dedicated(job: JobView, machine: MachineView, *, reason: str = "dedicated to training") -> TrainTurn:
-    if machine.phase is not None:
-        return TrainTurn(reserved=(machine,))
-    lease = Lease(machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, reason=reason)
-    return TrainTurn((lease,), (machine,))
-
-
-def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
-    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN)
-    reason = _due(job)
-    phase: PhaseView | None = machine.phase
-    if phase is None:
-        lease = Lease(
-            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, num_batches=num_batches,
-            reason=reason, then=BACK_TO_ROLLOUT,
-        )  # fmt: skip
-        return TrainTurn((lease,), (machine,))
-    if phase.is_leaving:
-        return TrainTurn(reserved=(machine,))
-    drain = DrainPhase(
-        phase_id=phase.id,
-        machine=machine.name,
-        reason=f"{reason}: the machine switches to training",
-        then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
-    )
-    return TrainTurn((drain,), (machine,))

@@ -9,9 +9,11 @@ property test holds: the plan of a snapshot stays the same for `quiet_s`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seamlessflow.core.scheduling.floors import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
 from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, SUSPICION_S
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
+from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 
 _PHASE_LIMITS_S = (TOLD_AFTER_S, EMPTY_TURN_GRACE_S, GATHER_LIMIT_S, DRAIN_LIMIT_S, START_LIMIT_S)
@@ -34,24 +36,30 @@ def quiet_s(snapshot: Snapshot) -> float:
 
 
 def _ahead(snapshot: Snapshot) -> Iterator[float]:
+    hold_s = HOLD_HAND_OVERS * max((job.hand_over_s for job in snapshot.jobs), default=0.0)
     for machine in snapshot.machines:
-        yield from _ahead_of_machine(machine)
+        yield from _ahead_of_machine(machine, hold_s)
     for job in snapshot.jobs:
         yield from _ahead_of_job(job)
 
 
-def _ahead_of_machine(machine: MachineView) -> Iterator[float]:
+def _ahead_of_machine(machine: MachineView, hold_s: float) -> Iterator[float]:
     """A machine that falls silent is no longer equal to itself, so only what silence leads to counts here."""
     if machine.phase is None:
         return
     if not machine.is_healthy and machine.unheard_s <= SUSPICION_S:
         yield SUSPICION_S - machine.unheard_s
     yield from (
-        limit_s - machine.phase.age_s for limit_s in _PHASE_LIMITS_S if machine.phase.age_s <= limit_s
+        limit_s - machine.phase.age_s
+        for limit_s in (*_PHASE_LIMITS_S, hold_s)
+        if machine.phase.age_s <= limit_s
     )
 
 
 def _ahead_of_job(job: JobView) -> Iterator[float]:
-    limit_s = late_after_s(job)
-    if 0.0 < job.due_age_s <= limit_s:
-        yield limit_s - job.due_age_s
+    for age_s, limits_s in (
+        (job.due_age_s, (late_after_s(job), MOVE_PATIENCE_S)),
+        (job.admitted_s, (QUANTUM_S, QUANTUM_S + OVERDUE_S)),
+        (job.published_s, (PUBLISHED_LATELY_S,)),
+    ):
+        yield from (limit_s - age_s for limit_s in limits_s if 0.0 < age_s <= limit_s)

@@ -7,12 +7,16 @@ order of `machines` and `jobs` has no meaning: `Snapshot` sorts them, so equal c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from uuid import UUID
 
 from seamlessflow.core.algorithms.staleness_bound import ON_POLICY, StalenessBound
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.types.tags import Role
+
+NO_PROJECT = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,10 @@ class PhaseView:
     desired_version: int = 0
     served_version: int | None = None
     age_s: float = field(default=0.0, compare=False)
+    # Requests at the engine, as its supervisor reported last. It changes all the time, and only a choice depends on it.
+    num_in_flight: int = field(default=0, compare=False)
+    num_batches: int | None = None  # train: the turn ends after this many updates; None: it lasts
+    then: NextPhase | None = None  # what was decided to follow it on the machine
     gang: GangView | None = None
 
     @property
@@ -73,6 +81,7 @@ class JobView:
     """An unfinished job. `order` numbers jobs by creation; the smaller number comes first."""
 
     id: UUID
+    name: str = ""
     order: int
     state: JobState
     desired: DesiredJobState = DesiredJobState.RUN
@@ -85,6 +94,17 @@ class JobView:
     num_unpublished_batches: int = 0  # assembled, not yet in published weights
     num_open_groups: int = 0  # in progress
     staleness_bound: StalenessBound = ON_POLICY
+    priority: int = 0  # jobs of a higher priority are served first
+    weight: float = 1.0  # of the job among those of its project
+    project_id: UUID = NO_PROJECT
+    project_weight: float = 1.0
+    project_quota: int | None = None  # the most machines that the project may hold; None: no limit
+    engines_wanted: int | None = None  # for the turns that run or wait for an engine; None: unknown
+    slots_per_engine: int = 1  # turns that one engine runs at once
+    waiting_s: float = field(default=0.0, compare=False)  # since it entered the queue; 0 if it is not queued
+    admitted_s: float = field(default=0.0, compare=False)  # since it left the queue
+    published_s: float = field(default=inf, compare=False)  # since its last publication
+    trainer_state: frozenset[UUID] = frozenset()  # machines where its last trainer ran
     hand_over_s: float = 0.0  # measured: the cost of switching a machine to training and back
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
     # Since there have been enough ready groups for a batch.
@@ -138,11 +158,13 @@ class Snapshot:
     jobs: tuple[JobView, ...]
     may_evict: bool = True  # false until every machine has had enough time to send a heartbeat
     _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
+    _jobs_by_id: dict[UUID, JobView] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         machines = tuple(sorted(self.machines, key=lambda machine: machine.name))
         object.__setattr__(self, "machines", machines)
         object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: (job.order, job.id))))
+        object.__setattr__(self, "_jobs_by_id", {job.id: job for job in self.jobs})
         held: dict[UUID, list[MachineView]] = {}
         for machine in machines:
             if machine.phase is not None:
@@ -152,3 +174,7 @@ class Snapshot:
     def held_by(self, job_id: UUID) -> tuple[MachineView, ...]:
         """Return the machines with a live phase of the job."""
         return self._by_job.get(job_id, ())
+
+    def job(self, job_id: UUID) -> JobView | None:
+        """Return an unfinished job of the snapshot."""
+        return self._jobs_by_id.get(job_id)

@@ -18,6 +18,9 @@ class Role(StrEnum):
     AGENT = "agent"
 
 
+ROLE_TAGS = frozenset(role.value for role in Role)
+
+
 class InvalidTag(ValueError):
     """A tag that does not match the grammar."""
 

@@ -200,30 +200,32 @@ def test_a_gang_that_does_not_assemble_is_released_as_a_whole_and_the_missing_me
     assert "alpha did not join" in failed(plan_of(leader, joined, GAMMA))["beta"]
 
 
-def test_of_two_jobs_that_need_each_others_machines_the_younger_gives_way() -> None:
-    """Each rolls out on one of two machines that could train and needs both, so neither could ever
-    train."""
-    younger = replace(DUE, id=OTHER, order=2)
-    machines = (
-        ALPHA,
-        at("beta", *BOTH, job=OTHER),
-        GAMMA,
-        machine("zeta", "agent", phase=phase("zeta", Role.AGENT, job=OTHER)),
-    )
-    snapshot = Snapshot(machines=machines, jobs=(DUE, younger))
+def test_of_two_jobs_that_train_on_the_same_machines_each_gets_its_turn() -> None:
+    """Each rolls out on one of two machines that could train and needs both to train."""
+    other = replace(DUE, id=OTHER, order=2, num_ready_groups=0)
+    zeta = machine("zeta", "agent", phase=phase("zeta", Role.AGENT, job=OTHER))
+    machines = (ALPHA, at("beta", *BOTH, job=OTHER), GAMMA, zeta)
+    snapshot = Snapshot(machines=machines, jobs=(DUE, other))
     plan = decide(snapshot)
-    assert set(drained(plan)) == {"beta", "zeta"}
-    assert "gives way to an older job that needs 2 machines to train" in plan.waiting_reasons[OTHER]
+    assert drained(plan) == {
+        "alpha": "1 full batch is ready: the machine switches to training",
+        "beta": "another job needs the machine to train",
+    }
 
     run = dry_run(snapshot)
 
     trains = {m.name for m in run.final.held_by(JOB) if m.phase and m.phase.role is Role.TRAIN}
     assert trains == {"alpha", "beta"}
-    assert run.final.held_by(OTHER) == ()
+    assert [m.name for m in run.final.held_by(OTHER)] == ["zeta"], "its agents stay, and their turns are held"
 
 
-def test_no_job_is_preempted_if_that_would_not_complete_the_gang() -> None:
+def test_machines_do_not_wait_for_a_gang_that_the_fleet_cannot_hold() -> None:
     greedy = replace(DUE, num_train_machines=3)
-    younger = replace(DUE, id=OTHER, order=2)
-    plan = plan_of(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA, jobs=(greedy, younger))
-    assert drained(plan) == {}
+    other = replace(DUE, id=OTHER, order=2, num_train_machines=1, has_external_agents=True)
+    final = dry_run(
+        Snapshot(machines=(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA), jobs=(greedy, other))
+    ).final
+    assert {m.name for m in final.held_by(OTHER)} == {"alpha", "beta"}
+    assert dry_run(final).waiting[JOB] == (
+        "3 machines must train together, but 2 can (alpha, beta): 2 have the tags: train"
+    )

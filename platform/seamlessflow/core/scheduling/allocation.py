@@ -1,0 +1,105 @@
+"""Units of work matched to classes of machines, so that nobody is refused whom an exchange could serve.
+
+Takes the capacity of each class; an owner's unit may be in any of its eligible classes. `add` places one more unit, and
+moves units of other owners between their own classes if that makes room (an augmenting path of bipartite matching).
+Invariants: no class holds more units than its capacity; a unit is only in a class that its owner named; a unit that was
+placed stays placed, so greedy filling in any order of fairness is optimal for that order (a transversal matroid). A
+fixed unit is never moved.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+Owner = TypeVar("Owner", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
+Kind = tuple[int, ...]  # the classes that may take a unit
+
+
+class Allocation(Generic[Owner]):
+    def __init__(self, capacities: Sequence[int]) -> None:
+        self.free = list(capacities)
+        self._placed: dict[Owner, dict[int, int]] = {}
+        # By the classes that owners named: who has units in which class. Owners of a kind are interchangeable.
+        self._holders: dict[Kind, dict[int, dict[Owner, int]]] = defaultdict(dict)
+        self._kinds: dict[tuple[Owner, int], Kind] = {}
+
+    def placed(self, owner: Owner) -> dict[int, int]:
+        """Return how many units the owner has in each class."""
+        return self._placed.get(owner, {})
+
+    def num_placed(self, owner: Owner) -> int:
+        return sum(self._placed.get(owner, {}).values())
+
+    def add(
+        self, owner: Owner, eligible: Kind, preferred: Sequence[int] = (), *, is_fixed: bool = False
+    ) -> bool:
+        """Place one more unit of the owner. Returns False if no exchange makes room.
+
+        `preferred`: eligible classes to try before the others, in order, as long as they have room themselves.
+        """
+        number = next((one for one in (*preferred, *eligible) if self.free[one] > 0), None)
+        if number is None:
+            number = self._make_room(eligible)
+        if number is None:
+            return False
+        self._change(owner, (number,) if is_fixed else eligible, number, +1)
+        return True
+
+    def add_all(self, owner: Owner, eligible: Kind, num: int, preferred: Sequence[int] = ()) -> bool:
+        """Place `num` fixed units or none. `preferred`: one class for each unit, and others after them."""
+        before = dict(self.placed(owner))
+        for done in range(num):
+            if not self.add(owner, eligible, preferred[done:], is_fixed=True):
+                for number, now in list(self.placed(owner).items()):
+                    for _ in range(now - before.get(number, 0)):
+                        self.remove(owner, number)
+                return False
+        return True
+
+    def remove(self, owner: Owner, number: int) -> None:
+        """Take back one unit that the owner has in a class."""
+        self._change(owner, self._kinds[owner, number], number, -1)
+
+    def _make_room(self, eligible: Kind) -> int | None:
+        """Free one place in an eligible class by moving one unit of each class on a path to a class with room."""
+        came_from: dict[int, tuple[int, Kind] | None] = dict.fromkeys(eligible)
+        queue = list(eligible)
+        for number in queue:
+            for kind, by_class in self._holders.items():
+                if number not in by_class:
+                    continue
+                for other in kind:
+                    if other in came_from:
+                        continue
+                    came_from[other] = (number, kind)
+                    if self.free[other] > 0:
+                        return self._shift(other, came_from)
+                    queue.append(other)
+        return None
+
+    def _shift(self, target: int, came_from: dict[int, tuple[int, Kind] | None]) -> int:
+        while (step := came_from[target]) is not None:
+            source, kind = step
+            owner = next(reversed(self._holders[kind][source]))
+            self._change(owner, kind, source, -1)
+            self._change(owner, kind, target, +1)
+            target = source
+        return target
+
+    def _change(self, owner: Owner, kind: Kind, number: int, by: int) -> None:
+        self.free[number] -= by
+        self._kinds[owner, number] = kind
+        _count(self._placed.setdefault(owner, {}), number, by)
+        holders = self._holders[kind]
+        _count(holders.setdefault(number, {}), owner, by)
+        if not holders[number]:
+            del holders[number]
+
+
+def _count(counts: dict[Key, int], key: Key, by: int) -> None:
+    value = counts.get(key, 0) + by
+    if value:
+        counts[key] = value
+    else:
+        del counts[key]

@@ -1,0 +1,105 @@
+"""The machines of a snapshot as classes of like machines, and which classes may fill which role of which job.
+
+A class holds the usable machines (healthy, neither cordoned nor draining) that no rule of `eligibility` can tell apart,
+so passes over a fleet cost classes times kinds of jobs, not machines times jobs. A cordoned machine with a live phase
+is a class of its own, open only to that job in that role. Every usable machine is in exactly one class.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import ROLE_TAGS, Role
+
+Classes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClass:
+    """Machines that every rule treats alike. `only`: the job and role that may use a cordoned machine."""
+
+    machines: tuple[MachineView, ...]
+    only: tuple[UUID, Role] | None = None
+
+    @property
+    def example(self) -> MachineView:
+        return self.machines[0]
+
+    @property
+    def num_roles(self) -> int:
+        """In how many roles its machines may work: the fewer, the less it matters to others who takes them."""
+        return len(self.example.tags & ROLE_TAGS)
+
+
+class Fleet:
+    """The classes of a snapshot. `class_of`: the class of each usable machine, by id."""
+
+    def __init__(self, snapshot: Snapshot, running: Collection[UUID]) -> None:
+        """`running`: the jobs that should run; machines that others still use are left out until they are leaving."""
+        self.classes = _classes_of(snapshot, running)
+        self.class_of = {
+            machine.id: number for number, one in enumerate(self.classes) for machine in one.machines
+        }
+        self.has_free = [any(one.phase is None for one in each.machines) for each in self.classes]
+        self._by_kind: dict[tuple[object, ...], Classes] = {}
+        self._kept: dict[tuple[UUID, Role], list[int]] = defaultdict(list)
+        for number, one in enumerate(self.classes):
+            if one.only is not None:
+                self._kept[one.only].append(number)
+
+    def capacities(self) -> list[int]:
+        return [len(one.machines) for one in self.classes]
+
+    def classes_for(self, job: JobView, role: Role) -> Classes:
+        """Return the classes whose machines may fill the role, those that can do least else first."""
+        kind = (role, job.tags_of(role), job.pools, job.engine, job.trains_in_gangs)
+        classes = self._by_kind.get(kind)
+        if classes is None:
+            classes = self._by_kind[kind] = self._fitting(job, role)
+        kept = self._kept.get((job.id, role))
+        return classes if kept is None else (*kept, *classes)
+
+    def num_machines(self, classes: Classes) -> int:
+        return sum(len(self.classes[number].machines) for number in classes)
+
+    def _fitting(self, job: JobView, role: Role) -> Classes:
+        fitting = [
+            number
+            for number, one in enumerate(self.classes)
+            if one.only is None and first_rejection(FIT_FILTERS, one.example, job, role) is None
+        ]
+        return tuple(sorted(fitting, key=lambda number: (self.classes[number].num_roles, number)))
+
+
+def _classes_of(snapshot: Snapshot, running: Collection[UUID]) -> list[MachineClass]:
+    wanted = ROLE_TAGS.union(
+        *(job.tags_of(role) for job in snapshot.jobs for role in Role),
+    )
+    engines = frozenset(job.engine for job in snapshot.jobs)
+    alike: dict[object, list[MachineView]] = defaultdict(list)
+    kept: list[MachineClass] = []
+    for machine in snapshot.machines:
+        phase = machine.phase
+        is_used = phase is not None and not phase.is_leaving and phase.job_id not in running
+        if not machine.is_healthy or machine.is_draining or is_used:
+            continue
+        if machine.is_cordoned:
+            if (staying := _staying(machine)) is not None:
+                kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
+            continue
+        alike[_key(machine, wanted, engines)].append(machine)
+    return [*(MachineClass(tuple(machines)) for machines in alike.values()), *kept]
+
+
+def _staying(machine: MachineView) -> PhaseView | None:
+    phase = machine.phase
+    is_stray = phase is not None and (phase.is_leaving or phase.role.value not in machine.tags)
+    return None if is_stray else phase
+
+
+def _key(machine: MachineView, wanted: frozenset[str], engines: frozenset[str]) -> object:
+    kinds = None if machine.engine_kinds is None else machine.engine_kinds & engines
+    return (machine.tags & wanted, machine.pool, kinds, machine.has_rendezvous is False)

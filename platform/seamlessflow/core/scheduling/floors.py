@@ -1,0 +1,207 @@
+"""Which jobs may hold machines: the first of the scheduler's passes.
+
+A job's floor is what it needs to make progress at all: a machine for its agents, one engine, and as many machines as
+train together. Engines and agents need machines of their own. Training is done in turns, so jobs share the machines
+that train, and engines may run on them meanwhile; only a job that does nothing but train keeps its machines. A job is
+admitted with its whole floor or not at all.
+
+Jobs are admitted by priority. Among equals, those at work come first, then those that wait, the longest wait first.
+The first of those that wait has its floor reserved: nobody after it is admitted to machines that it needs. If it still
+does not fit, jobs whose quantum is over give way to it, the longest at work first, as few as suffice, each right after
+it has published. So every floor that fits the fleet is admitted within a bound, whoever else arrives.
+
+A job at work whose floor the fleet has lost is *incomplete*: it goes on with what nobody else needs, so that a batch
+that is ready is still trained.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.allocation import Allocation
+from seamlessflow.core.scheduling.fleet import Classes, Fleet
+from seamlessflow.core.scheduling.homes import Homes, Owner
+from seamlessflow.core.scheduling.snapshot import JobView
+from seamlessflow.core.types.tags import Role
+
+QUANTUM_S = 900.0  # a job at work for longer gives way to one that waits
+PUBLISHED_LATELY_S = 2.0  # how long after a publication a job counts as having just published
+OVERDUE_S = 300.0  # past its quantum by this much, a job gives way without a publication
+MAX_ROTATED = 16  # jobs that may give way to one
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """`admitted`, `incomplete`: in the order in which they are served; `exclusive`: the classes of the machines that
+    agents and endless training have for themselves; `missing`: the roles that each job that was not admitted lacks,
+    none if it is for its project's quota; `rotated`: who gives way now, and to whom; `reserved_for`: the first of those
+    that wait."""
+
+    admitted: tuple[JobView, ...] = ()
+    incomplete: tuple[JobView, ...] = ()
+    exclusive: Mapping[Owner, Sequence[int]] = field(default_factory=dict)
+    missing: Mapping[UUID, tuple[Role, ...]] = field(default_factory=dict)
+    rotated: Mapping[UUID, JobView] = field(default_factory=dict)
+    reserved_for: JobView | None = None
+
+    @property
+    def served(self) -> tuple[JobView, ...]:
+        return (*self.admitted, *self.incomplete)
+
+
+def floors_admit(fleet: Fleet, homes: Homes, jobs: Sequence[JobView], at_work: Collection[UUID]) -> Floors:
+    """Admit jobs. `at_work`: those that have machines or have left the queue."""
+    ranked = sorted(
+        jobs, key=lambda job: (-job.priority, job.id not in at_work, -job.waiting_s, job.order, job.id)
+    )
+    floors = _admit(fleet, homes, ranked, at_work)
+    first = floors.reserved_for
+    rotated = _rotating(fleet, homes, floors.admitted, first, at_work) if first is not None else frozenset()
+    if first is None or not rotated:
+        return floors
+    again = _admit(fleet, homes, [job for job in ranked if job.id not in rotated], at_work)
+    missing = {**again.missing, **dict.fromkeys(rotated, (Role.ROLLOUT,))}
+    return replace(again, missing=missing, rotated=dict.fromkeys(rotated, first))
+
+
+def fits_alone(fleet: Fleet, homes: Homes, job: JobView) -> bool:
+    """Whether the fleet has the job's floor if no other job needs anything."""
+    return not _Book(fleet, homes).enter(job)
+
+
+def floor_size(job: JobView) -> int:
+    """Return the number of machines that the floor takes at least."""
+    return max(int(job.has_rollout), job.num_train_machines) + int(job.has_agents)
+
+
+def _admit(fleet: Fleet, homes: Homes, ranked: Sequence[JobView], at_work: Collection[UUID]) -> Floors:
+    book = _Book(fleet, homes)
+    admitted: list[JobView] = []
+    incomplete: list[JobView] = []
+    missing: dict[UUID, tuple[Role, ...]] = {}
+    first: JobView | None = None
+    held_by: dict[UUID, int] = defaultdict(int)
+    for job in ranked:
+        held = held_by[job.project_id] + floor_size(job)
+        if job.project_quota is not None and held > job.project_quota:
+            missing[job.id] = ()
+            continue
+        lacking = book.enter(job)
+        if not lacking:
+            admitted.append(job)
+            held_by[job.project_id] = held
+            continue
+        missing[job.id] = lacking
+        may_fit = fits_alone(fleet, homes, job)
+        if job.id in at_work and not may_fit:
+            incomplete.append(job)
+        elif first is None and job.id not in at_work and may_fit:
+            first = job
+            book.reserve(job)
+    for job in incomplete:
+        book.reserve(job)
+    return Floors(tuple(admitted), tuple(incomplete), book.exclusive, missing, reserved_for=first)
+
+
+def _rotating(
+    fleet: Fleet, homes: Homes, admitted: Sequence[JobView], first: JobView, at_work: Collection[UUID]
+) -> frozenset[UUID]:
+    """Return the jobs that should stop now so that `first` fits; none if that would not suffice."""
+    over = [
+        job
+        for job in admitted
+        if job.priority == first.priority and job.id in at_work and job.admitted_s > QUANTUM_S
+    ]
+    over.sort(key=lambda job: (-job.admitted_s, job.order, job.id))
+    leaving: set[UUID] = set()
+    for job in over[:MAX_ROTATED]:
+        leaving.add(job.id)
+        if _fits(fleet, homes, admitted, first, leaving):
+            break
+    else:
+        return frozenset()
+    for job in over:  # as few as suffice
+        if job.id in leaving and _fits(fleet, homes, admitted, first, leaving - {job.id}):
+            leaving.discard(job.id)
+    return frozenset(job.id for job in over if job.id in leaving and _may_stop(job))
+
+
+def _fits(
+    fleet: Fleet, homes: Homes, admitted: Sequence[JobView], first: JobView, leaving: Collection[UUID]
+) -> bool:
+    book = _Book(fleet, homes)
+    staying = [job for job in admitted if job.id not in leaving]
+    return not any(book.enter(job) for job in (*staying, first))
+
+
+def _may_stop(job: JobView) -> bool:
+    is_overdue = job.admitted_s > QUANTUM_S + OVERDUE_S
+    return is_overdue or job.published_s <= PUBLISHED_LATELY_S or job.state is JobState.STARTING
+
+
+class _Book:
+    """The floors entered so far. Engines may be moved between their classes to make room; what has machines for itself
+    stays. `_in_turns`: how many machines of which classes must remain for those that train in turns."""
+
+    def __init__(self, fleet: Fleet, homes: Homes) -> None:
+        self._fleet = fleet
+        self._homes = homes
+        self._units: Allocation[Owner] = Allocation(fleet.capacities())
+        self.exclusive: dict[Owner, list[int]] = {}
+        self._num_exclusive = [0] * len(fleet.classes)
+        self._in_turns: dict[Classes, int] = {}
+
+    def enter(self, job: JobView) -> tuple[Role, ...]:
+        """Enter the job's floor. If roles cannot be filled, enters nothing and returns them."""
+        before = dict(self._in_turns)
+        lacking = self.reserve(job)
+        if lacking:
+            self._withdraw(job)
+            self._in_turns = before
+        return lacking
+
+    def reserve(self, job: JobView) -> tuple[Role, ...]:
+        """Enter as much of the job's floor as there is. Returns the roles that cannot be filled."""
+        return tuple(role for role in _roles(job) if not self._enter(job, role))
+
+    def _enter(self, job: JobView, role: Role) -> bool:
+        owner, classes = (job.id, role), self._fleet.classes_for(job, role)
+        if role is Role.ROLLOUT:
+            return self._units.add(owner, classes)
+        if role is Role.TRAIN and job.has_rollout:
+            if self._num_in_turns(classes) < job.num_train_machines:
+                return False
+            self._in_turns[classes] = max(job.num_train_machines, self._in_turns.get(classes, 0))
+            return True
+        num = job.num_train_machines if role is Role.TRAIN else 1
+        homes = [number for number in self._homes.of(owner) if number in classes]
+        return all(self._enter_exclusive(owner, (*homes[place:], *classes)) for place in range(num))
+
+    def _enter_exclusive(self, owner: Owner, classes: Sequence[int]) -> bool:
+        """Take a machine of the first class that leaves enough to those that train in turns."""
+        for number in classes:
+            self._num_exclusive[number] += 1
+            are_enough = all(self._num_in_turns(kind) >= num for kind, num in self._in_turns.items())
+            if are_enough and self._units.add(owner, (number,), is_fixed=True):
+                self.exclusive.setdefault(owner, []).append(number)
+                return True
+            self._num_exclusive[number] -= 1
+        return False
+
+    def _num_in_turns(self, classes: Classes) -> int:
+        return self._fleet.num_machines(classes) - sum(self._num_exclusive[number] for number in classes)
+
+    def _withdraw(self, job: JobView) -> None:
+        for role in Role:
+            for number, num in list(self._units.placed((job.id, role)).items()):
+                for _ in range(num):
+                    self._units.remove((job.id, role), number)
+            for number in self.exclusive.pop((job.id, role), ()):
+                self._num_exclusive[number] -= 1
+
+
+def _roles(job: JobView) -> list[Role]:
+    roles = [Role.ROLLOUT] if job.has_rollout else []
+    return [*roles, Role.TRAIN, *([Role.AGENT] if job.has_agents else [])]

@@ -1,0 +1,172 @@
+"""Turns a plan for the fleet into decisions: leases, hand-overs, and what follows a turn to train.
+
+Invariants: a machine that is free is leased, one that works for somebody else is drained first and promised, one that
+is leaving is waited for. A job trains in one place at a time and has one phase of agents.
+"""
+
+import heapq
+from collections.abc import Iterator
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
+from seamlessflow.core.scheduling.activity import is_running
+from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, LeaseGang, SetNext
+from seamlessflow.core.scheduling.hand_overs import hand_over, next_phase
+from seamlessflow.core.scheduling.multiplexing import (
+    BACK_TO_ROLLOUT,
+    EMPTY_TURN_GRACE_S,
+    MAX_BATCHES_PER_TURN,
+    batches_due,
+    is_dedicated,
+    only_trains,
+    training_decide,
+)
+from seamlessflow.core.scheduling.passes import FleetPlan
+from seamlessflow.core.scheduling.placement import working_for
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.types.tags import Role
+
+
+def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
+    """Yield what an admitted job needs now."""
+    held = plan.snapshot.held_by(job.id)
+    live = {role: [m for m in held if m.phase is not None and m.phase.role is role] for role in Role}
+    yield from _training(job, plan, live[Role.TRAIN])
+    if not live[Role.AGENT]:
+        for machine in plan.targets.machines_of.get((job.id, Role.AGENT), ()):
+            yield from _move_in(job, Role.AGENT, machine, free="runs the agents", busy="it needs a machine")
+    for machine in plan.targets.machines_of.get((job.id, Role.ROLLOUT), ()):
+        if working_for(machine) != (job.id, Role.ROLLOUT):
+            yield from _move_in(
+                job,
+                Role.ROLLOUT,
+                machine,
+                free="free and may roll out",
+                busy="it has fewer engines than its share",
+            )
+
+
+def _training(job: JobView, plan: FleetPlan, live: list[MachineView]) -> Iterator[Decision]:
+    members = plan.targets.machines_of.get((job.id, Role.TRAIN), [])
+    if not live:
+        if len(members) == job.num_train_machines:
+            yield from training_decide(job, members)
+        return
+    for machine in live:
+        phase = machine.phase
+        if phase is not None and job.has_rollout and not is_dedicated(machine) and _found_nothing(job, phase):
+            yield DrainPhase(
+                phase_id=phase.id,
+                machine=machine.name,
+                reason="no full batch is left to train; back to rollout",
+                then=BACK_TO_ROLLOUT,
+            )
+
+
+def _found_nothing(job: JobView, phase: PhaseView) -> bool:
+    return not phase.is_leaving and not job.num_due_batches and phase.age_s >= EMPTY_TURN_GRACE_S
+
+
+def _move_in(job: JobView, role: Role, machine: MachineView, *, free: str, busy: str) -> Iterator[Decision]:
+    phase = machine.phase
+    if phase is None:
+        yield Lease(machine_id=machine.id, machine=machine.name, job_id=job.id, role=role, reason=free)
+    elif not phase.is_leaving:
+        grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None
+        yield hand_over(job, role, machine, phase, reason=busy, grace_s=grace_s)
+
+
+def next_moves(plan: FleetPlan) -> Iterator[SetNext]:
+    """Yield what machines should do next if that is not what was decided for them before: those that are leaving, and
+    those whose turn to train will end."""
+    jobs = {job.id: job for job in plan.floors.served}
+    for machine in plan.snapshot.machines:
+        phase, number = machine.phase, plan.fleet.class_of.get(machine.id)
+        if phase is None or number is None or phase.gang is not None:
+            continue
+        wanted: tuple[JobView, Role] | None = None
+        if phase.is_leaving:
+            owner = plan.targets.owner_of.get(machine.id)
+            wanted = (jobs[owner[0]], owner[1]) if owner is not None else None
+        elif phase.role is Role.TRAIN and phase.num_batches is not None and phase.job_id in jobs:
+            wanted = plan.shares.take_next(number, jobs[phase.job_id])
+        if wanted is None or (wanted[1] is Role.TRAIN and wanted[0].trains_in_gangs):
+            continue
+        if _promised(phase) != (wanted[0].id, wanted[1]):
+            yield _set_next(machine, phase, *wanted)
+
+
+def _promised(phase: PhaseView) -> tuple[UUID, Role] | None:
+    return None if phase.then is None else (phase.then.job_id or phase.job_id, phase.then.role)
+
+
+def _set_next(machine: MachineView, phase: PhaseView, job: JobView, role: Role) -> SetNext:
+    reason = batches_due(job) if role is Role.TRAIN else "it has fewer engines than its share"
+    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN) if role is Role.TRAIN else None
+    then = next_phase(job, role, phase, reason=reason, num_batches=num_batches)
+    return SetNext(phase_id=phase.id, machine=machine.name, then=then, reason=reason)
+
+
+def spare_leases(plan: FleetPlan) -> Iterator[Lease | LeaseGang]:
+    """Yield leases of free machines that nobody needs at this moment, so that engines are ready when turns come."""
+    free = [
+        machine
+        for machine in plan.snapshot.machines
+        if machine.phase is None
+        and machine.id in plan.fleet.class_of
+        and machine.id not in plan.targets.owner_of
+    ]
+    yield from _spare_trainers(plan, [machine for machine in free if only_trains(machine)])
+    yield from _spare_engines(plan, [machine for machine in free if not is_dedicated(machine)])
+
+
+def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease | LeaseGang]:
+    """A trainer on machines that only train is kept there, so that its next batch finds it ready."""
+    for job in plan.floors.served:
+        if (
+            not free
+            or not is_running(job, plan.snapshot.held_by(job.id))
+            or not job.has_rollout
+            or job.num_remaining_updates == 0
+        ):
+            continue
+        trains = any(
+            m.phase is not None and m.phase.role is Role.TRAIN for m in plan.snapshot.held_by(job.id)
+        )
+        if trains or plan.targets.machines_of.get((job.id, Role.TRAIN)):
+            continue
+        classes = plan.fleet.classes_for(job, Role.TRAIN)
+        able = [machine for machine in free if plan.fleet.class_of[machine.id] in classes]
+        able.sort(key=lambda machine: (machine.id not in job.trainer_state, machine.name))
+        if len(able) < job.num_train_machines or not plan.shares.add_spare(job):
+            continue
+        members = able[: job.num_train_machines]
+        free = [machine for machine in free if machine not in members]
+        for decision in training_decide(job, members):
+            assert isinstance(decision, Lease | LeaseGang)
+            yield decision
+
+
+def _spare_engines(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease]:
+    waiting: dict[int, list[tuple[tuple[float, float], int]]] = {}
+    jobs = [job for job in plan.floors.served if job.has_rollout]
+    for machine in free:
+        number = plan.fleet.class_of[machine.id]
+        if number not in waiting:
+            waiting[number] = [
+                (plan.shares.level(job), place)
+                for place, job in enumerate(jobs)
+                if number in plan.fleet.classes_for(job, Role.ROLLOUT)
+            ]
+            heapq.heapify(waiting[number])
+        while waiting[number]:
+            _, place = waiting[number][0]
+            job = jobs[place]
+            if plan.shares.add_spare(job):
+                heapq.heapreplace(waiting[number], (plan.shares.level(job), place))
+                yield Lease(
+                    machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,
+                    reason="free and may roll out",
+                )  # fmt: skip
+                break
+            heapq.heappop(waiting[number])

@@ -1,0 +1,165 @@
+"""Which machine works for whom: the third of the scheduler's passes.
+
+Takes how many machines of each class a job should have in each role, and names the machines. What runs stays where it
+is as far as that number goes. A trainer returns to the machine where its state is, and waits for it for a while if
+another job trains there. After that, free machines come first, then those that are leaving, then those whose holder has
+more than its share: the ones with the fewest requests in flight first, because what a request has in an engine's cache
+must be computed again elsewhere.
+
+Invariants: a machine gets at most one owner; nobody gets more machines than it was given; a machine without an owner
+keeps what it does.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.core.scheduling.allocation import Allocation
+from seamlessflow.core.scheduling.fleet import Fleet
+from seamlessflow.core.scheduling.homes import Owner
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.types.tags import Role
+
+HOLD_HAND_OVERS = (
+    4.0  # an engine with requests is not taken before it has run for as long as this many hand-overs
+)
+MOVE_PATIENCE_S = 10.0  # a trainer waits this long for the machine that has its state before it moves
+
+
+@dataclass(slots=True)
+class Targets:
+    """Who should have which machine. `owner_of`: by machine; machines without an entry keep what they do."""
+
+    owner_of: dict[UUID, Owner] = field(default_factory=dict)
+    machines_of: dict[Owner, list[MachineView]] = field(default_factory=lambda: defaultdict(list))
+
+    def set(self, machine: MachineView, owner: Owner) -> None:
+        self.owner_of[machine.id] = owner
+        self.machines_of[owner].append(machine)
+
+
+def machines_place(fleet: Fleet, allocation: Allocation[Owner], jobs: Mapping[UUID, JobView]) -> Targets:
+    """Name the machines. `jobs`: the admitted jobs, in the order in which they are served."""
+    wanted: dict[int, dict[Owner, int]] = defaultdict(dict)
+    for job_id, role in itertools.product(jobs, Role):
+        for number, num in allocation.placed((job_id, role)).items():
+            wanted[number][job_id, role] = num
+    targets = Targets()
+    for number in sorted(wanted):
+        _Class(fleet.classes[number].machines, wanted[number], jobs, targets).place()
+    return targets
+
+
+class _Class:
+    """Places owners on the machines of one class. `left`: how many machines each owner still gets."""
+
+    def __init__(
+        self,
+        machines: tuple[MachineView, ...],
+        left: dict[Owner, int],
+        jobs: Mapping[UUID, JobView],
+        targets: Targets,
+    ) -> None:
+        self._machines = machines
+        self._left = left
+        self._jobs = jobs
+        self._targets = targets
+        self._by_id = {machine.id: machine for machine in machines}
+        self._of_job: dict[UUID, list[MachineView]] = defaultdict(list)
+        self._promised: dict[Owner | None, list[MachineView]] = defaultdict(list)
+        surplus = {owner: -num for owner, num in left.items()}
+        for machine in machines:
+            self._promised[promised_to(machine)].append(machine)
+            if (owner := working_for(machine)) is not None:
+                surplus[owner] = surplus.get(owner, 0) + 1
+                self._of_job[owner[0]].append(machine)
+        idle = [machine for machine in machines if machine.phase is None or machine.phase.is_leaving]
+        busy = [machine for machine in machines if machine.phase is not None and not machine.phase.is_leaving]
+        idle.sort(key=lambda one: (one.phase is not None, one.name))
+        busy.sort(key=lambda one: (surplus[_owner(one)] <= 0, num_in_flight(one), one.name))
+        self._idle, self._busy = iter(idle), iter(busy)
+
+    def place(self) -> None:
+        self._keep(lambda role: role is not Role.ROLLOUT)
+        for owner in self._owners(Role.TRAIN):
+            self._place_trainer(owner)
+        self._keep(lambda role: role is Role.ROLLOUT)
+        for machine in self._machines:
+            if (promised := promised_to(machine)) is not None:
+                self._take(machine, promised)
+        for role in (Role.AGENT, Role.ROLLOUT):
+            for owner in self._owners(role):
+                self._take_first(owner, self._idle)
+                self._take_first(owner, self._busy)
+
+    def _owners(self, role: Role) -> list[Owner]:
+        return [owner for owner, left in self._left.items() if left and owner[1] is role]
+
+    def _keep(self, is_meant: Callable[[Role], bool]) -> None:
+        """Let machines go on with what they do, those with the most requests first."""
+        staying = [one for one in self._machines if (owner := working_for(one)) and is_meant(owner[1])]
+        for machine in sorted(staying, key=lambda one: -num_in_flight(one)):
+            self._take(machine, _owner(machine))
+
+    def _take(self, machine: MachineView, owner: Owner) -> bool:
+        if self._left.get(owner, 0) <= 0 or machine.id in self._targets.owner_of:
+            return False
+        self._left[owner] -= 1
+        self._targets.set(machine, owner)
+        return True
+
+    def _place_trainer(self, owner: Owner) -> None:
+        job = self._jobs[owner[0]]
+        at_home = [self._by_id[one] for one in sorted(job.trainer_state) if one in self._by_id]
+        if job.due_age_s < MOVE_PATIENCE_S and at_home and all(map(self._trains_somebody, at_home)):
+            return
+        own = sorted(self._of_job[job.id], key=lambda one: (num_in_flight(one), one.name))
+        for machines in (self._promised[owner], at_home, self._idle, own, self._busy):
+            self._take_first(owner, machines)
+
+    def _trains_somebody(self, machine: MachineView) -> bool:
+        owner = self._targets.owner_of.get(machine.id)
+        return owner is not None and owner[1] is Role.TRAIN
+
+    def _take_first(self, owner: Owner, machines: Iterable[MachineView]) -> None:
+        """Take as many of the machines, in order, as the owner still gets."""
+        if not self._left[owner]:
+            return
+        for machine in machines:
+            if owner[1] is not Role.ROLLOUT or not self._is_held_on_to(machine):
+                self._take(machine, owner)
+            if not self._left[owner]:
+                return
+
+    def _is_held_on_to(self, machine: MachineView) -> bool:
+        """Whether its engine was handed over so lately that taking it would cost more than it brings."""
+        phase = machine.phase
+        holder = self._jobs.get(phase.job_id) if phase is not None else None
+        if phase is None or holder is None or phase.is_leaving or phase.role is not Role.ROLLOUT:
+            return False
+        return phase.num_in_flight > 0 and phase.age_s < HOLD_HAND_OVERS * holder.hand_over_s
+
+
+def working_for(machine: MachineView) -> Owner | None:
+    """Return the job and role of the machine's phase, unless that is leaving."""
+    phase = machine.phase
+    return None if phase is None or phase.is_leaving else (phase.job_id, phase.role)
+
+
+def promised_to(machine: MachineView) -> Owner | None:
+    """Return who was decided to get the machine after the phase that is leaving."""
+    phase = machine.phase
+    if phase is None or not phase.is_leaving or phase.then is None:
+        return None
+    return (phase.then.job_id or phase.job_id, phase.then.role)
+
+
+def num_in_flight(machine: MachineView) -> int:
+    return machine.phase.num_in_flight if machine.phase is not None else 0
+
+
+def _owner(machine: MachineView) -> Owner:
+    assert machine.phase is not None
+    return (machine.phase.job_id, machine.phase.role)

@@ -1,0 +1,200 @@
+"""How many machines of which class each admitted job should have now: the second of the scheduler's passes.
+
+Takes the admitted jobs, in the order in which they are served, and what each could use. First come agents and training,
+which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
+max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. Nobody
+gets more than it could use or than its project's quota; what it leaves is lent to others.
+
+Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
+proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.core.scheduling.allocation import Allocation
+from seamlessflow.core.scheduling.demand import Demand
+from seamlessflow.core.scheduling.fleet import Classes, Fleet
+from seamlessflow.core.scheduling.floors import Floors
+from seamlessflow.core.scheduling.homes import Homes, Owner
+from seamlessflow.core.scheduling.snapshot import JobView
+from seamlessflow.core.types.tags import Role
+
+
+@dataclass(slots=True)
+class _Project:
+    """What a project has so far. `num_held`: with agents, which its quota counts but its share does not."""
+
+    weight: float
+    quota: int | None
+    num_shared: int = 0
+    num_held: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """What a job has so far. `num_shared`: engines and trainers; `homes`: the classes where its engines are now."""
+
+    job: JobView
+    project: _Project
+    demand: Demand
+    engines: Owner
+    engine_classes: Classes
+    homes: list[int]
+    num_shared: int = 0
+    num_engines: int = 0
+
+    @property
+    def has_unmet(self) -> bool:
+        return self.num_engines < self.demand.rollout
+
+    @property
+    def level(self) -> float:
+        """How much the job would have with one machine more, by its weight."""
+        return (self.num_shared + 1) / self.job.weight
+
+    @property
+    def project_level(self) -> float:
+        return (self.project.num_shared + 1) / self.project.weight
+
+    def may_have(self, num: int) -> bool:
+        return self.project.quota is None or self.project.num_held + num <= self.project.quota
+
+    def count(self, num: int) -> None:
+        self.num_shared += num
+        self.project.num_shared += num
+        self.project.num_held += num
+
+
+@dataclass(slots=True)
+class Shares:
+    """Gives machines out. `allocation`: units by (job, role) and class; `unmet_training`: the jobs whose batch is due
+    and who wait for machines on which others train."""
+
+    fleet: Fleet
+    homes: Homes
+    floors: Floors
+    demands: Mapping[UUID, Demand]
+    allocation: Allocation[Owner] = field(init=False)
+    unmet_training: list[JobView] = field(default_factory=list)
+    _accounts: dict[UUID, _Account] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allocation = Allocation(self.fleet.capacities())
+        projects: dict[UUID, _Project] = {}
+        self._accounts = {}
+        for job in self.floors.served:
+            project = projects.setdefault(job.project_id, _Project(job.project_weight, job.project_quota))
+            self._accounts[job.id] = self._open(job, project)
+
+    def _open(self, job: JobView, project: _Project) -> _Account:
+        owner, classes = (job.id, Role.ROLLOUT), self.fleet.classes_for(job, Role.ROLLOUT)
+        homes = [number for number in self.homes.of(owner) if number in classes]
+        return _Account(job, project, self.demands[job.id], owner, classes, homes)
+
+    def give(self) -> None:
+        accounts = self._accounts.values()
+        for account in accounts:
+            self._add_exclusive(account)
+        in_turns = [one for one in accounts if one.job.has_rollout and one.demand.train]
+        for account in sorted(in_turns, key=self._training_order):
+            if not self._add_trainers(account):
+                self.unmet_training.append(account.job)
+        for account in accounts:
+            if account.demand.rollout:
+                self._add_engine(account)
+        by_priority: dict[int, list[_Account]] = defaultdict(list)
+        for account in accounts:
+            by_priority[account.job.priority].append(account)
+        for priority in sorted(by_priority, reverse=True):
+            self._fill(by_priority[priority])
+
+    def take_next(self, number: int, training: JobView) -> tuple[JobView, Role] | None:
+        """Return who gets a machine of a class once `training` has trained there; None if nobody needs it."""
+        for job in self.unmet_training:
+            if number in self.fleet.classes_for(job, Role.TRAIN):
+                self.unmet_training.remove(job)
+                return job, Role.TRAIN
+        wanting = [one for one in self._accounts.values() if _could_use(one, number, training)]
+        if not wanting:
+            return None
+        account = min(wanting, key=lambda one: (-one.job.priority, one.project_level, one.level))
+        account.count(1)
+        account.num_engines += 1
+        return account.job, Role.ROLLOUT
+
+    def level(self, job: JobView) -> tuple[float, float]:
+        """Return how much the job's project and the job would have with one machine more, by their weights."""
+        account = self._accounts[job.id]
+        return account.project_level, account.level
+
+    def add_spare(self, job: JobView) -> bool:
+        """Count a machine that nobody needs and that the job gets meanwhile. False if its quota is reached."""
+        account = self._accounts[job.id]
+        if not account.may_have(1):
+            return False
+        account.count(1)
+        return True
+
+    def _training_order(self, account: _Account) -> tuple[int, bool, float]:
+        job = account.job
+        return (-job.priority, not self.homes.is_training(job), -job.due_age_s)
+
+    def _add_exclusive(self, account: _Account) -> None:
+        for role in (Role.AGENT, Role.TRAIN):
+            owner = (account.job.id, role)
+            for number in self.floors.exclusive.get(owner, ()):
+                self.allocation.add(owner, (number,), is_fixed=True)
+                if role is Role.AGENT:
+                    account.project.num_held += 1
+                else:
+                    account.count(1)
+
+    def _add_trainers(self, account: _Account) -> bool:
+        job = account.job
+        num, classes = job.num_train_machines, self.fleet.classes_for(job, Role.TRAIN)
+        if not account.may_have(num):
+            return False
+        homes = [number for number in self.homes.of_trainer(job) if number in classes]
+        if not self.allocation.add_all((job.id, Role.TRAIN), classes, num, homes):
+            return False
+        account.count(num)
+        return True
+
+    def _add_engine(self, account: _Account) -> bool:
+        if not account.may_have(1):
+            return False
+        home = (account.homes.pop(),) if account.homes else ()
+        if not self.allocation.add(account.engines, account.engine_classes, home):
+            return False
+        account.count(1)
+        account.num_engines += 1
+        return True
+
+    def _fill(self, accounts: Iterable[_Account]) -> None:
+        """Give engines one by one to the project with the least, and there to the job with the least."""
+        own: dict[int, list[tuple[float, int, _Account]]] = defaultdict(list)
+        for place, account in enumerate(accounts):
+            if account.has_unmet:
+                heapq.heappush(own[id(account.project)], (account.level, place, account))
+        projects = [(waiting[0][2].project_level, waiting[0][1], waiting) for waiting in own.values()]
+        heapq.heapify(projects)
+        while projects:
+            _, place, waiting = projects[0]
+            _, order, account = waiting[0]
+            if self._add_engine(account) and account.has_unmet:
+                heapq.heapreplace(waiting, (account.level, order, account))
+            else:
+                heapq.heappop(waiting)
+            if waiting:
+                heapq.heapreplace(projects, (waiting[0][2].project_level, place, waiting))
+            else:
+                heapq.heappop(projects)
+
+
+def _could_use(account: _Account, number: int, training: JobView) -> bool:
+    wanted = account.demand.rollout_after if account.job is training else account.demand.rollout
+    return account.num_engines < wanted and account.may_have(1) and number in account.engine_classes

@@ -1,0 +1,111 @@
+"""Why a job does not make progress, in at most 500 characters for people to read; "" if it does.
+
+Takes a job that should run and the plan of the cycle.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from seamlessflow.core.scheduling.activity import has_active, is_up
+from seamlessflow.core.scheduling.eligibility import (
+    FIT_FILTERS,
+    first_rejection,
+    lacks_tags,
+    passing_rejection,
+)
+from seamlessflow.core.scheduling.gangs import gang_wait
+from seamlessflow.core.scheduling.passes import FleetPlan
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.types.tags import Role
+
+MAX_SHOWN = 5  # machines that a reason names; a fleet has thousands
+MAX_CHARACTERS = 500
+
+
+def waiting_reason(job: JobView, plan: FleetPlan) -> str:
+    reason = _why(job, plan)
+    return reason if len(reason) <= MAX_CHARACTERS else f"{reason[: MAX_CHARACTERS - 1]}…"
+
+
+def _why(job: JobView, plan: FleetPlan) -> str:
+    held = plan.snapshot.held_by(job.id)
+    if job.id in plan.floors.missing:
+        return plan.displaced.get(job.id) or _why_not_admitted(job, plan)
+    if job.num_failures and job.last_failure:
+        return f"retrying after {job.num_failures} failed phases; last failure: {job.last_failure}"
+    members = plan.targets.machines_of.get((job.id, Role.TRAIN), ())
+    if wait := gang_wait(members, held) if job.trains_in_gangs else "":
+        return wait
+    if is_up(job, held):
+        is_measured_last = job.num_remaining_updates == 0
+        return "all updates are published; the last version is being evaluated" if is_measured_last else ""
+    if not job.has_rollout:
+        return "waiting for the trainer to become active"
+    if _is_training_alone(held):
+        where = "all machines that roll out" if job.trains_in_gangs else "the only machine that rolls out"
+        return f"training on {where}; requests are held meanwhile"
+    missing = [] if has_active(held, Role.ROLLOUT) else ["an engine"]
+    missing += [] if not job.has_agents or has_active(held, Role.AGENT) else ["the agents"]
+    if missing == ["an engine"] and not plan.demands[job.id].rollout:
+        return "nobody asks for anything; its machines serve other jobs until a request comes"
+    return f"waiting for {' and '.join(missing)} to become active"
+
+
+def _why_not_admitted(job: JobView, plan: FleetPlan) -> str:
+    lacking = plan.floors.missing[job.id]
+    if not lacking:
+        return f"its project holds all of the {job.project_quota} machines that it may hold"
+    return "; ".join(_shortage(job, role, plan) for role in lacking)
+
+
+def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
+    tagged = [one for one in plan.snapshot.machines if lacks_tags(one, job, lacking) is None]
+    wanted = ", ".join(sorted(job.tags_of(lacking)))
+    if lacking is Role.TRAIN and job.trains_in_gangs:
+        return _why_no_gang(job, tagged, wanted, plan)
+    if not tagged:
+        return f"no machine has the tags for role {lacking}: {wanted}"
+    return f"no machine is free for role {lacking}: {_first('; ', tagged, job, lacking, plan)}"
+
+
+def _why_no_gang(job: JobView, tagged: Sequence[MachineView], wanted: str, plan: FleetPlan) -> str:
+    classes = plan.fleet.classes_for(job, Role.TRAIN)
+    able = [one for one in tagged if plan.fleet.class_of.get(one.id) in classes]
+    names = ", ".join([*(one.name for one in able[:MAX_SHOWN]), *_more(len(able))])
+    text = f"{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
+    text += f" ({names})" if names else ""
+    if len(tagged) < job.num_train_machines:
+        return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"
+    unable = [one for one in tagged if one not in able]
+    return (
+        f"{text}: {_first('; ', unable, job, Role.TRAIN, plan) or 'one of them is needed for another role'}"
+    )
+
+
+def _first(separator: str, machines: Sequence[MachineView], job: JobView, role: Role, plan: FleetPlan) -> str:
+    """Return why the first machines are not available, and how many there are besides."""
+    reasons = [_why_not(machine, job, role, plan) for machine in machines[:MAX_SHOWN]]
+    return separator.join([*reasons, *_more(len(machines))])
+
+
+def _more(num: int) -> Iterator[str]:
+    if num > MAX_SHOWN:
+        yield f"and {num - MAX_SHOWN} more"
+
+
+def _why_not(machine: MachineView, job: JobView, role: Role, plan: FleetPlan) -> str:
+    lasting = first_rejection(FIT_FILTERS, machine, job, role) or passing_rejection(machine, job, role)
+    if lasting is not None:
+        return lasting
+    owner = plan.targets.owner_of.get(machine.id)
+    holder = owner[0] if owner is not None else machine.phase.job_id if machine.phase is not None else None
+    if holder is None or holder == job.id:
+        return f"{machine.name} is needed for another role"
+    other = plan.snapshot.job(holder)
+    # Jobs of other projects are not named.
+    is_named = other is not None and other.name and other.project_id == job.project_id
+    return f"{machine.name} is held by {f'the job {other.name}' if is_named and other else 'another job'}"
+
+
+def _is_training_alone(held: Sequence[MachineView]) -> bool:
+    rolls_out = any(m.phase is not None and m.phase.role is Role.ROLLOUT for m in held)
+    return has_active(held, Role.TRAIN) and not rolls_out

@@ -1,0 +1,254 @@
+"""A fleet that several jobs share: what went wrong before, by name, and what holds once it has come to rest."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, SetNext
+from seamlessflow.core.scheduling.dry_run import dry_run
+from seamlessflow.core.scheduling.passes import fleet_plan
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.fleet_simulation import Load, Simulation
+
+A, B, C, D = (UUID(int=number) for number in (1, 2, 3, 4))
+BOTH = frozenset({"rollout", "train"})
+RUNNING = JobView(
+    id=A, name="a", order=1, state=JobState.RUNNING, groups_per_batch=4, num_updates=10, engines_wanted=8
+)
+EXTERNAL = replace(RUNNING, has_external_agents=True)
+
+
+def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
+    return MachineView(
+        id=UUID(bytes=name.encode()[:16].ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
+    )
+
+
+def working(name: str, job: UUID, role: Role, *tags: str, num_in_flight: int = 0) -> MachineView:
+    phase = PhaseView(
+        id=UUID(bytes=f"{name} phase".encode().ljust(16, b"\0")),
+        job_id=job,
+        role=role,
+        state=PhaseState.ACTIVE,
+        fence=1,
+        num_in_flight=num_in_flight,
+        age_s=1000.0,
+    )
+    return machine(name, *(tags or (role.value,)), phase=phase)
+
+
+def roles(snapshot: Snapshot, job: UUID) -> dict[str, Role]:
+    return {m.name: m.phase.role for m in snapshot.held_by(job) if m.phase is not None}
+
+
+def test_two_jobs_that_hold_what_the_other_needs_do_not_wait_for_ever() -> None:
+    """The first holds the only machine for agents, the second the only one for engines."""
+    other = replace(RUNNING, id=B, name="b", order=2)
+    machines = (working("agents", A, Role.AGENT), working("engine", B, Role.ROLLOUT, *BOTH))
+    final = dry_run(Snapshot(machines=machines, jobs=(RUNNING, other))).final
+    assert roles(final, A) == {"agents": Role.AGENT, "engine": Role.ROLLOUT}
+    assert [job.state for job in final.jobs] == [JobState.RUNNING, JobState.QUEUED]
+
+
+def test_a_job_does_not_stop_for_a_gang_that_would_still_be_incomplete() -> None:
+    gang = replace(EXTERNAL, num_train_machines=3)
+    short = replace(EXTERNAL, id=B, name="b", order=2)
+    machines = (working("m1", A, Role.ROLLOUT, *BOTH), working("m2", B, Role.ROLLOUT, *BOTH))
+    final = dry_run(Snapshot(machines=machines, jobs=(gang, short))).final
+    assert "m2" in roles(final, B)
+    assert dry_run(final).waiting[A].startswith("3 machines must train together, but 2 can (m1, m2)")
+
+
+def test_a_wide_gang_is_admitted_although_small_young_jobs_keep_coming() -> None:
+    machines = {f"m{number}": set(BOTH) for number in range(4)}
+    small = [
+        Load(f"small{n}", 1, 4, (0.5,), 0.5, num_slots=2, num_updates=40, starts_at_s=2.0 * n)
+        for n in range(60)
+    ]
+    wide = Load("wide", 2, 4, (0.5,), 0.5, num_slots=4, num_train_machines=4, starts_at_s=10.0)
+    simulation = Simulation(machines, [*small, wide]).run(200.0)
+    assert simulation.job("wide").view.published_batch > 0
+    assert any(job.view.state is JobState.QUEUED for job in simulation.jobs.values()), "the fleet was full"
+
+
+def test_an_idle_job_with_agents_of_its_own_leaves_its_engines_to_others() -> None:
+    idle = replace(EXTERNAL, engines_wanted=0)
+    busy = replace(EXTERNAL, id=B, name="b", order=2, state=JobState.QUEUED)
+    machines = (working("alpha", A, Role.ROLLOUT, *BOTH), working("beta", A, Role.ROLLOUT))
+    final = dry_run(Snapshot(machines=machines, jobs=(idle, busy))).final
+    assert set(roles(final, B)) == {"alpha", "beta"}
+    asked = replace(idle, engines_wanted=1)
+    final = dry_run(Snapshot(machines=final.machines, jobs=(asked, *final.jobs[1:]))).final
+    assert len(roles(final, A)) == len(roles(final, B)) == 1
+
+
+def test_a_trainer_returns_to_the_machine_that_has_its_state() -> None:
+    due = replace(EXTERNAL, num_ready_groups=4)
+    other = replace(EXTERNAL, id=B, name="b", order=2)
+    home = working("zeta", B, Role.ROLLOUT, *BOTH, num_in_flight=9)
+    machines = (working("alpha", A, Role.ROLLOUT, *BOTH), home)
+    job = replace(due, trainer_state=frozenset({home.id}))
+    drains = [
+        d
+        for d in decide(Snapshot(machines=machines, jobs=(job, other))).decisions
+        if isinstance(d, DrainPhase)
+    ]
+    trains = [d for d in drains if d.then is not None and d.then.role is Role.TRAIN]
+    assert [(d.machine, d.then and d.then.job_id) for d in trains] == [("zeta", A)]
+
+
+def test_after_its_turn_a_machine_goes_to_the_job_that_needs_it_without_a_round_trip() -> None:
+    turn = working("alpha", A, Role.TRAIN, *BOTH)
+    assert turn.phase is not None
+    training = replace(turn, phase=replace(turn.phase, num_batches=1))
+    idle = replace(EXTERNAL, engines_wanted=0, num_unpublished_batches=1, num_updates=1)
+    due = replace(EXTERNAL, id=B, name="b", order=2, num_ready_groups=4)
+    machines = (training, working("beta", B, Role.ROLLOUT))
+    (decision,) = [
+        d for d in decide(Snapshot(machines=machines, jobs=(idle, due))).decisions if isinstance(d, SetNext)
+    ]
+    assert (decision.machine, decision.then.job_id, decision.then.role) == ("alpha", B, Role.TRAIN)
+
+
+def test_engines_with_the_fewest_requests_are_taken_first() -> None:
+    machines = tuple(working(f"m{n}", A, Role.ROLLOUT, *BOTH, num_in_flight=9 - n) for n in range(4))
+    jobs = (EXTERNAL, replace(EXTERNAL, id=B, name="b", order=2, state=JobState.STARTING))
+    drained = [
+        d.machine
+        for d in decide(Snapshot(machines=machines, jobs=jobs)).decisions
+        if isinstance(d, DrainPhase)
+    ]
+    assert sorted(drained) == ["m2", "m3"]
+
+
+def test_a_waiting_reason_is_short_whatever_the_size_of_the_fleet() -> None:
+    machines = tuple(
+        replace(machine(f"a-machine-with-a-name-of-{number:040}", "train"), is_healthy=False)
+        for number in range(1000)
+    )
+    reason = decide(Snapshot(machines=machines, jobs=(RUNNING,))).waiting_reasons[A]
+    assert "no machine has the tags for role rollout" in reason
+    reason = decide(Snapshot(machines=machines, jobs=(replace(RUNNING, has_rollout=False),))).waiting_reasons[
+        A
+    ]
+    assert len(reason) <= 500
+    assert "sends no heartbeats" in reason
+
+
+def seen(snapshot: Snapshot) -> list[str]:
+    """Return what each machine does, in few words."""
+    return [
+        f"{m.name} {'+'.join(sorted(m.tags))}: {f'job {m.phase.job_id.int - 1} {m.phase.role}' if m.phase else 'free'}"
+        for m in snapshot.machines
+    ]
+
+
+TAGS = st.sampled_from([{"rollout"}, {"train"}, {"rollout", "train"}, {"agent"}, {"rollout", "gpu"}])
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Snapshot:
+    """Healthy machines and jobs with constant demand, as they may be found at any moment."""
+    ids = [UUID(int=number) for number in range(1, draw(st.integers(2, 5)) + 1)]
+    gangs = {job_id: draw(st.sampled_from([1, 1, 2])) for job_id in ids}
+    machines = []
+    for number in range(draw(st.integers(1, 9))):
+        one = machine(f"m{number}", *draw(TAGS))
+        able = [role for role in Role if role.value in one.tags]
+        is_working = draw(st.booleans())
+        if able and is_working:
+            job_id = draw(st.sampled_from(ids))
+            role = draw(st.sampled_from(able))
+            if role is Role.TRAIN and gangs[job_id] > 1:
+                continue  # a gang has no lone member
+            one = working(one.name, job_id, role, *one.tags)
+            assert one.phase is not None
+            state = draw(st.sampled_from([PhaseState.ACTIVE, PhaseState.STARTING, PhaseState.DRAINING]))
+            num_batches = draw(st.none() | st.just(1)) if one.phase.role is Role.TRAIN else None
+            one = replace(one, phase=replace(one.phase, state=state, num_batches=num_batches))
+        machines.append(one)
+    jobs = [
+        JobView(
+            id=job_id,
+            name=f"job {order}",
+            order=order,
+            state=draw(st.sampled_from([JobState.QUEUED, JobState.STARTING, JobState.RUNNING])),
+            groups_per_batch=4,
+            num_updates=10,
+            engines_wanted=draw(st.none() | st.integers(0, 3)),
+            priority=draw(st.sampled_from([0, 0, 1])),
+            weight=draw(st.sampled_from([1.0, 2.0])),
+            project_id=UUID(int=draw(st.integers(1, 2))),
+            project_quota=draw(st.sampled_from([None, None, 4])),
+            num_ready_groups=draw(st.sampled_from([0, 0, 4])),
+            num_train_machines=gangs[job_id],
+            has_external_agents=draw(st.booleans()),
+            rollout_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),
+            due_age_s=draw(st.sampled_from([1.0, 100.0])),
+        )
+        for order, job_id in enumerate(ids)
+    ]
+    quotas = {job.project_id: job.project_quota for job in jobs}  # a quota is its project's
+    return Snapshot(
+        machines=tuple(machines),
+        jobs=tuple(replace(job, project_quota=quotas[job.project_id]) for job in jobs),
+    )
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fleets())
+def test_under_constant_demand_a_fleet_comes_to_rest_and_then_nothing_is_wasted(snapshot: Snapshot) -> None:
+    final = dry_run(snapshot).final
+    last = decide(final)
+    assert not last.decisions, f"it does not come to rest: {seen(final)} {last.decisions}"
+    plan = fleet_plan(final, final.jobs)
+    held = {
+        job.id: [m for m in final.held_by(job.id) if m.phase is not None and m.phase.role is Role.ROLLOUT]
+        for job in final.jobs
+    }
+    given = {job.id: plan.shares.allocation.num_placed((job.id, Role.ROLLOUT)) for job in final.jobs}
+    for job in plan.floors.admitted:
+        assert len(held[job.id]) >= given[job.id], "everybody has what it was given"
+        unmet = min(plan.demands[job.id].rollout, 9) - len(held[job.id])
+        if unmet <= 0 or not _is_within_quota(job, final):
+            continue
+        usable = plan.fleet.classes_for(job, Role.ROLLOUT)
+        for one in final.machines:
+            if plan.fleet.class_of.get(one.id) not in usable:
+                continue
+            assert one.phase is not None, f"{one.name} idles, and {job.name} could use it: {seen(final)}"
+            if one.phase.role is Role.ROLLOUT and one.phase.job_id in held and one.phase.job_id != job.id:
+                assert len(held[one.phase.job_id]) <= max(given[one.phase.job_id], 1), (
+                    f"{one.name} is above its holder's share, and {job.name} could use it: {seen(final)}"
+                )
+
+
+def _is_within_quota(job: JobView, snapshot: Snapshot) -> bool:
+    if job.project_quota is None:
+        return True
+    of_project = [other.id for other in snapshot.jobs if other.project_id == job.project_id]
+    return sum(len(snapshot.held_by(job_id)) for job_id in of_project) < job.project_quota
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fleets())
+def test_no_lease_exceeds_a_quota(snapshot: Snapshot) -> None:
+    leased: dict[UUID, int] = {}
+    for decision in decide(snapshot).decisions:
+        if isinstance(decision, Lease):
+            leased[decision.job_id] = leased.get(decision.job_id, 0) + 1
+    for job_id in leased:
+        job = snapshot.job(job_id)
+        assert job is not None
+        of_project = [other.id for other in snapshot.jobs if other.project_id == job.project_id]
+        now = sum(len(snapshot.held_by(one)) for one in of_project) + sum(
+            leased.get(one, 0) for one in of_project
+        )
+        before = sum(len(snapshot.held_by(one)) for one in of_project)
+        assert job.project_quota is None or now <= max(job.project_quota, before)
