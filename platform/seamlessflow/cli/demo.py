@@ -12,17 +12,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from seamlessflow.cli.connection import client_of
-from seamlessflow.cli.demo_report import NUM_UPDATES_JUDGED, is_short, judge, progress_line, summary_lines
+from seamlessflow.cli.demo_report import (
+    NUM_UPDATES_JUDGED,
+    holding_lines,
+    is_short,
+    judge,
+    progress_line,
+    summary_lines,
+)
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.identity import same_identity, wrapped
-from seamlessflow.cli.local.layouts import LAYOUTS
+from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS, machines_of
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
@@ -69,12 +76,19 @@ PROGRESS_EVERY_S = 5.0
     show_default=True,
     help=f"Number of policy versions to publish. With fewer than {NUM_UPDATES_JUDGED}, the reward is not judged.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, MAX_JOBS),
+    default=1,
+    show_default=True,
+    help="Number of jobs that share the machines.",
+)
 @click.option("--keep", is_flag=True, help="Keep the platform running afterwards, until Ctrl-C.")
-def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
+def demo(layout: str, engine: str, lr: float, updates: int, jobs: int, keep: bool) -> None:
     """Train the calculator policy on this machine, using the whole platform, in a few minutes."""
     if engine == EngineKind.VLLM:
         _vllm_required()
-    work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, keep=keep)
+    work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, num_jobs=jobs, keep=keep)
     succeeded = run_to_end(work)
     if succeeded is None:
         raise click.Abort
@@ -90,17 +104,21 @@ def _vllm_required() -> None:
     click.echo(f"engine     {finding.version}, which takes about half a minute to start")
 
 
-async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: int, keep: bool) -> bool:
+async def _run(
+    *, layout: str, engine: str, learning_rate: float, num_updates: int, num_jobs: int, keep: bool
+) -> bool:
     home = find_home().create()
     started_at = time.monotonic()
     example = asyncio.create_task(_example_make(home))
     is_interrupted = threading.Event()
     try:
-        async with running_stack(home, LAYOUTS[layout], before_said_up=welcome):
+        machines = machines_of(layout, num_jobs=num_jobs)
+        async with running_stack(home, machines, before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
             spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)
-            succeeded = await asyncio.to_thread(_train, home, spec, layout, is_interrupted)
+            specs = list(_numbered(spec, num_jobs))
+            succeeded = await asyncio.to_thread(_train, home, specs, layout, is_interrupted)
             if keep:
                 click.echo("KEEP=1: the platform stays up; Ctrl-C stops it.")
                 await asyncio.Event().wait()
@@ -144,24 +162,63 @@ def example_spec(
     }
 
 
-def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: threading.Event) -> bool:
+def _numbered(spec: dict[str, Any], num_jobs: int) -> Iterator[dict[str, Any]]:
+    """Yield the specs of several jobs, which differ in name and seed."""
+    for number in range(num_jobs):
+        name = f"{JOB_NAME} {number + 1}" if num_jobs > 1 else JOB_NAME
+        yield {**spec, "name": name, "seed": SEED + number}
+
+
+def _train(home: Home, specs: Sequence[dict[str, Any]], layout: str, is_interrupted: threading.Event) -> bool:
     """Submit, follow and report. Runs in a thread because the client is synchronous."""
     with client_of(home) as client:
         _tags_set(client, layout)
         _leftovers_cancel(client)
-        job = client.job_submit(spec)
-        click.echo(f"job        {client.base_url}/jobs/{job['id']}")
+        jobs = [client.job_submit(spec) for spec in specs]
+        for job in jobs:
+            click.echo(f"job        {client.base_url}/jobs/{job['id']}")
         submitted_at = time.monotonic()
-        shown_at = 0.0
-        for seen in client.job_watch(job["id"], every_s=0.5, stop=is_interrupted):
-            job = seen
-            if time.monotonic() - shown_at >= PROGRESS_EVERY_S:
-                shown_at = time.monotonic()
-                click.echo(progress_line(job, elapsed_s=shown_at - submitted_at))
+        ended = list(_watched(client, jobs, submitted_at, is_interrupted))
         if is_interrupted.is_set():
             return False
-        running_s = time.monotonic() - submitted_at
-        return _report(client, job, spec, layout, running_s=running_s)
+        reported = [
+            _report(client, job, spec, layout, running_s=running_s)
+            for (job, running_s), spec in zip(ended, specs, strict=True)
+        ]
+        if len(jobs) > 1:
+            _holdings_echo(client, [job for job, _ in ended])
+        return all(reported)
+
+
+def _watched(
+    client: Client, jobs: Sequence[dict[str, Any]], since_s: float, is_interrupted: threading.Event
+) -> Iterator[tuple[dict[str, Any], float]]:
+    """Show the progress of all jobs; yield each, as it ended, with the seconds that it took."""
+    seen = {job["id"]: (job, 0.0) for job in jobs}
+    watches = {
+        job["id"]: client.job_watch(job["id"], every_s=0.5 / len(jobs), stop=is_interrupted) for job in jobs
+    }
+    shown_at = 0.0
+    while watches:
+        now = time.monotonic()
+        for job_id, watch in list(watches.items()):
+            job = next(watch, None)
+            if job is None:
+                del watches[job_id]
+            else:
+                seen[job_id] = (job, time.monotonic() - since_s)
+        if now - shown_at >= PROGRESS_EVERY_S:
+            shown_at = now
+            for job, _ in seen.values():
+                name = f"{job['name']}  " if len(jobs) > 1 else ""
+                click.echo(name + progress_line(job, elapsed_s=now - since_s))
+    yield from seen.values()
+
+
+def _holdings_echo(client: Client, jobs: Sequence[dict[str, Any]]) -> None:
+    click.echo("")
+    for line in holding_lines({job["name"]: client.job_part(job["id"], "ledger") for job in jobs}):
+        click.echo(line)
 
 
 def _tags_set(client: Client, layout: str) -> None:
@@ -179,9 +236,9 @@ def _tags_set(client: Client, layout: str) -> None:
 
 
 def _leftovers_cancel(client: Client) -> None:
-    """Cancel the job that an interrupted demo left behind, because this demo needs the machines."""
+    """Cancel the jobs that an interrupted demo left behind, because this demo needs the machines."""
     for job in client.job_list():
-        if job["name"] == JOB_NAME and job["state"] not in TERMINAL_JOB_STATES:
+        if job["name"].startswith(JOB_NAME) and job["state"] not in TERMINAL_JOB_STATES:
             client.job_edit(job["id"], "cancel", reason="left by an interrupted demo")
             click.echo(f"cancelled  {job['id']}, left by an interrupted demo")
 

@@ -69,6 +69,20 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
     )
 
 
+def holding_lines(ledgers: Mapping[str, Json]) -> Iterator[str]:
+    """Say how long each machine worked for which job, by the ledgers of the jobs."""
+    machines = sorted({machine["name"] for ledger in ledgers.values() for machine in ledger["machines"]})
+    for name in machines:
+        held = [f"{job} {_working_s(ledger, name):.0f} s" for job, ledger in ledgers.items()]
+        yield f"{name:<10} worked for {', '.join(held)}"
+
+
+def _working_s(ledger: Json, machine: str) -> float:
+    """Return the seconds in which the machine did something for the ledger's job."""
+    totals = [one["totals"] for one in ledger["machines"] if one["name"] == machine]
+    return sum(total["duration_s"] for of in totals for total in of if not total["cause"])
+
+
 def joins_line(joins: Json) -> str:
     """Say how many turns joined their trees cleanly, and why others did not, most frequent cause first."""
     ranked = sorted(joins["causes"].items(), key=lambda entry: -entry[1])

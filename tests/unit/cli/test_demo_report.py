@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.cli.demo_report import judge, sparkline, summary_lines
+from seamlessflow.cli.demo_report import holding_lines, judge, sparkline, summary_lines
+from seamlessflow.cli.local.layouts import MAX_JOBS, MULTIPLEXED, machines_of
 
 JOB: dict[str, Any] = {
     "id": "job_1",
@@ -108,3 +109,26 @@ def test_joins_are_summed_up_with_the_most_frequent_cause_first() -> None:
 
 def test_a_sparkline_uses_the_full_range_of_bars() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == " ▄█"
+
+
+def test_what_each_machine_did_for_which_job_is_listed_in_seconds() -> None:
+    def ledger(**seconds: float) -> dict[str, Any]:
+        idle = {"state": "idle", "cause": "no_batch", "duration_s": 99.0}
+        return {
+            "machines": [
+                {"name": name, "totals": [{"state": "training", "cause": None, "duration_s": worked}, idle]}
+                for name, worked in seconds.items()
+            ]
+        }
+
+    lines = list(holding_lines({"first": ledger(beta=30.0, alpha=12.4), "second": ledger(beta=29.0)}))
+    assert lines == [
+        "alpha      worked for first 12 s, second 0 s",
+        "beta       worked for first 30 s, second 29 s",
+    ]
+
+
+def test_each_job_of_the_demo_has_a_machine_for_its_agents() -> None:
+    assert [machine.name for machine in machines_of(MULTIPLEXED)] == ["alpha", "beta", "gamma"]
+    tags = [machine.tags for machine in machines_of(MULTIPLEXED, num_jobs=MAX_JOBS)]
+    assert tags.count(("agent",)) == MAX_JOBS
