@@ -52,6 +52,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "gateways",
         "learning",
         "multiplexing",
+        "scheduler",
         "stops",
         "trajectories",
         "tree_training",

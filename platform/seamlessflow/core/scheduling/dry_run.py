@@ -50,7 +50,7 @@ def dry_run(snapshot: Snapshot) -> DryRun:
     first = plan = decide(snapshot)
     decisions = list(plan.decisions)
     for _ in range(MAX_ROUNDS):
-        following = _obeyed(snapshot, plan)
+        following = obeyed(snapshot, plan)
         if following == snapshot:
             break
         snapshot = following
@@ -59,7 +59,7 @@ def dry_run(snapshot: Snapshot) -> DryRun:
     return DryRun(first, tuple(decisions), snapshot, plan.waiting_reasons)
 
 
-def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
+def obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return the snapshot after the plan is applied and, on healthy machines, carried out."""
     machines = {machine.id: machine for machine in snapshot.machines}
     by_phase = {machine.phase.id: machine.id for machine in snapshot.machines if machine.phase is not None}

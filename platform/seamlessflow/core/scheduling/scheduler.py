@@ -21,6 +21,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetNext,
 )
 from seamlessflow.core.scheduling.eligibility import KEEP_FILTERS, first_rejection
+from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.gangs import gang_drains, gangs_to_fail
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
@@ -128,7 +129,7 @@ def _drains(job: JobView, plan: FleetPlan) -> Iterator[DrainPhase]:
     """Yield drains of the job's phases that must leave whoever gets the machines: they no longer fit, or the job stops
     for others."""
     held = plan.snapshot.held_by(job.id)
-    ineligible = list(_ineligible(job, held))
+    ineligible = list(_ineligible(job, held, plan.fleet))
     yield from ineligible
     yield from gang_drains(held, ineligible)
     if reason := plan.displaced.get(job.id):
@@ -152,11 +153,14 @@ def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
     yield from _versions(job, held)
 
 
-def _ineligible(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
+def _ineligible(job: JobView, held: tuple[MachineView, ...], fleet: Fleet) -> Iterator[DrainPhase]:
     """Yield drains of phases whose machine was retagged, granted to others or drained while they ran."""
     for machine in held:
         phase = machine.phase
-        if phase is not None and not phase.is_leaving:
+        if phase is None or phase.is_leaving:
+            continue
+        # Whoever may get the machine may keep it, so the rules are asked about few machines.
+        if fleet.class_of.get(machine.id) not in fleet.classes_for(job, phase.role):
             reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
             if reason is not None:
                 grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None

@@ -1,0 +1,120 @@
+"""Measures what one scheduling decision costs, in processor time, on fleets of three sizes.
+
+A fleet has machines of four kinds, a fifth of them for agents; a tenth of its jobs train on four machines together, and
+more jobs wait than fit. Before each measurement one job in a hundred has changed, as between two cycles. The larger
+fleet has ten times the machines and ten times the jobs. `decide` is measured as the leader calls it, and `preview` as a
+person calls it who retags a machine.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.dry_run import obeyed
+from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.preview import preview
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
+
+SEED = 0
+NUM_ROUNDS = 4  # until the fleet is at work
+NUM_DECISIONS = 21
+NUM_PREVIEWS = 3
+LARGEST_GOAL_MS = 100.0
+GROWTH_GOAL = 13.0
+KINDS = (("rollout", "train"), ("rollout",), ("rollout", "train", "gpu=h100"), ("rollout", "gpu=h100"))
+
+
+@dataclass(frozen=True)
+class Size:
+    num_machines: int
+    num_jobs: int
+
+    def __str__(self) -> str:
+        return f"{self.num_machines} machines × {self.num_jobs} jobs"
+
+
+SIZES = (Size(100, 10), Size(1000, 100), Size(10_000, 1000))
+
+
+async def measure() -> Sequence[Row]:
+    chance = random.Random(SEED)
+    decisions, previews = {}, {}
+    for size in SIZES:
+        snapshot = at_work(fleet(size, chance))
+        decisions[size] = Measured(
+            [_cost_ms(partial(decide, changed(snapshot, chance))) for _ in range(NUM_DECISIONS)]
+        )
+        edit = {snapshot.machines[0].id: MachineEdit(tags=["rollout"])}
+        previews[size] = Measured([_cost_ms(partial(preview, snapshot, edit)) for _ in range(NUM_PREVIEWS)])
+    return [*_rows("decide", decisions, LARGEST_GOAL_MS), *_rows("preview", previews, None)]
+
+
+def _rows(name: str, measured: dict[Size, Measured], goal_ms: float | None) -> list[Row]:
+    rows = []
+    for smaller, size in pairwise(SIZES):
+        goal = Goal(GROWTH_GOAL, Bound.AT_MOST, Quantity.RATIO) if size == SIZES[-1] and goal_ms else None
+        rows.append(Row(f"{name}, {size}", "ms", measured[size], str(smaller), measured[smaller], goal))
+    if goal_ms is not None:
+        slow = Measured([sorted(measured[SIZES[-1]].values)[-2]] * 3)
+        goal = Goal(goal_ms, Bound.AT_MOST)
+        rows.append(Row(f"{name}, p95 of {SIZES[-1]}", "ms", slow, "the median", measured[SIZES[-1]], goal))
+    return rows
+
+
+def _cost_ms(act: Callable[[], object]) -> float:
+    began_s = time.process_time()
+    act()
+    return (time.process_time() - began_s) * 1000
+
+
+def fleet(size: Size, chance: random.Random) -> Snapshot:
+    machines = [
+        MachineView(
+            id=UUID(int=10_000_000 + number),
+            name=f"machine-{number:05}",
+            tags=frozenset({"agent"} if number % 5 == 0 else KINDS[number % 4]),
+        )
+        for number in range(size.num_machines)
+    ]
+    jobs = [
+        JobView(
+            id=UUID(int=number + 1),
+            name=f"job {number}",
+            order=number,
+            state=JobState.QUEUED,
+            group_size=8,
+            groups_per_batch=8,
+            num_updates=100,
+            num_train_machines=4 if number % 10 == 0 else 1,
+            train_tags=frozenset({"gpu=h100"} if number % 3 == 0 else ()),
+            project_id=UUID(int=number % 7 + 1),
+            weight=chance.choice([1.0, 2.0]),
+            slots_per_engine=8,
+            engines_wanted=chance.choice([None, 2, 8, 25]),
+        )
+        for number in range(size.num_jobs)
+    ]
+    return Snapshot(machines=tuple(machines), jobs=tuple(jobs))
+
+
+def at_work(snapshot: Snapshot) -> Snapshot:
+    for _ in range(NUM_ROUNDS):
+        snapshot = obeyed(snapshot, decide(snapshot))
+    return snapshot
+
+
+def changed(snapshot: Snapshot, chance: random.Random) -> Snapshot:
+    """Return the snapshot after a batch has become ready for one job in a hundred, at least one."""
+    due = set(chance.sample(range(len(snapshot.jobs)), max(1, len(snapshot.jobs) // 100)))
+    jobs = (
+        replace(job, num_ready_groups=job.groups_per_batch) if place in due else job
+        for place, job in enumerate(snapshot.jobs)
+    )
+    return replace(snapshot, jobs=tuple(jobs))
