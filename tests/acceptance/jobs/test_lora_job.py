@@ -22,7 +22,7 @@ GAIN = 0.2  # of 0.6 that were seen
 def test_an_adapter_learns_and_is_published_alone(
     platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
-    spec = calculator_spec(model_root, num_updates=NUM_UPDATES, groups_per_batch=8, learning_rate=5e-3)
+    spec = calculator_spec(model_root, num_updates=NUM_UPDATES, groups_per_batch=8, learning_rate=3e-3)
     spec["name"], spec["train"]["lora"] = "lora", {"rank": 8, "alpha": 16}
     with platform.client() as client:
         job = client.job_submit(spec)
