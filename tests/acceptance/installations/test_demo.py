@@ -1,6 +1,7 @@
-"""`make demo` keeps its promise: it learns, and with a learning rate of 0 it does not."""
+"""`make demo` keeps its promise: it learns, also with two jobs at once, and with a learning rate of 0 it does not."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,18 @@ def test_demo_without_learning_does_not_raise_the_reward(tmp_path: Path) -> None
 
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.timeout(600)
+def test_two_jobs_that_share_two_machines_both_learn(tmp_path: Path) -> None:
+    """Only one of the machines may train, so the jobs train in turns."""
+    ended = run_demo(tmp_path, "--jobs", "2", "--updates", NUM_UPDATES)
+
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert re.search(
+        r"^beta +worked for calculator demo 1 [1-9]\d* s, calculator demo 2 [1-9]\d* s$", ended.stdout, re.M
+    )
 
 
 def run_demo(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -116,7 +116,7 @@ def test_what_each_machine_did_for_which_job_is_listed_in_seconds() -> None:
         idle = {"state": "idle", "cause": "no_batch", "duration_s": 99.0}
         return {
             "machines": [
-                {"name": name, "totals": [{"state": "training", "cause": None, "duration_s": worked}, idle]}
+                {"name": name, "totals": [{"state": "serving", "cause": "full", "duration_s": worked}, idle]}
                 for name, worked in seconds.items()
             ]
         }
