@@ -182,7 +182,7 @@ def _train(home: Home, specs: Sequence[dict[str, Any]], layout: str, is_interrup
         if is_interrupted.is_set():
             return False
         reported = [
-            _report(client, job, spec, layout, running_s=running_s)
+            _report(client, job, spec, layout, running_s=running_s, is_alone=len(jobs) == 1)
             for (job, running_s), spec in zip(ended, specs, strict=True)
         ]
         if len(jobs) > 1:
@@ -244,7 +244,13 @@ def _leftovers_cancel(client: Client) -> None:
 
 
 def _report(
-    client: Client, job: dict[str, Any], spec: dict[str, Any], layout: str, *, running_s: float
+    client: Client,
+    job: dict[str, Any],
+    spec: dict[str, Any],
+    layout: str,
+    *,
+    running_s: float,
+    is_alone: bool,
 ) -> bool:
     parts = {part: client.job_part(job["id"], part) for part in ("summary", "ledger", "audit")}
     click.echo("")
@@ -255,7 +261,9 @@ def _report(
         parts["summary"],
         parts["audit"],
         learning_rate=spec["train"]["learning_rate"],
-        is_handing_over=any({"rollout", "train"} <= set(machine.tags) for machine in LAYOUTS[layout]),
+        # Of several jobs, one may have no request at the machine that turns to training.
+        is_handing_over=is_alone
+        and any({"rollout", "train"} <= set(machine.tags) for machine in LAYOUTS[layout]),
     )
     if is_short(job):
         click.echo(
