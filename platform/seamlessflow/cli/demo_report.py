@@ -81,7 +81,9 @@ def holding_lines(ledgers: Mapping[str, Json]) -> Iterator[str]:
 def _working_s(ledger: Json, machine: str) -> float:
     """Return the seconds in which the machine did something for the ledger's job."""
     totals = [one["totals"] for one in ledger["machines"] if one["name"] == machine]
-    return sum(total["duration_s"] for of in totals for total in of if total["state"] != LedgerState.IDLE)
+    return sum(
+        float(total["duration_s"]) for of in totals for total in of if total["state"] != LedgerState.IDLE
+    )
 
 
 def joins_line(joins: Json) -> str:
