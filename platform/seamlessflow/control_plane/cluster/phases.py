@@ -84,35 +84,28 @@ def _text(value: object) -> str | None:
 @functools.cache
 def _statement(to: PhaseState, names: tuple[str, ...]) -> str:
     sources = ",".join(sorted(PHASE_MOVES.sources(to)))  # none for LEASED: phases begin there
-    changes = [_OF_STATE[to]] if to in _OF_STATE else []
-    changes += [f"{name} = %({name})s::{FIELDS[name]}" for name in names]
+    changes = [
+        f"state = '{to}'",
+        "reason = %(reason)s::text",
+        "boot_id = coalesce(%(boot_id)s::uuid, p.boot_id)",
+        *([_OF_STATE[to]] if to in _OF_STATE else []),
+        *(f"{name} = %({name})s::{FIELDS[name]}" for name in names),
+    ]
+    changed = ", ".join(changes)
+    # The parts in single quotes are names of states, roles and channels, all of them constants.
     return f"""
     WITH known AS (
         SELECT id, state FROM scheduling_phase
-        WHERE id = %(phase_id)s::uuid AND fence = coalesce(%(fence)s::bigint, fence) AND state = ANY ('{{{
-        sources
-    }}}')
+        WHERE id = %(phase_id)s::uuid AND fence = coalesce(%(fence)s::bigint, fence)
+              AND state = ANY (string_to_array('{sources}', ','))
         FOR NO KEY UPDATE),
     moved AS (
-        UPDATE scheduling_phase p
-        SET {
-        ", ".join(
-            [
-                f"state = '{to}'",
-                "reason = %(reason)s::text",
-                "boot_id = coalesce(%(boot_id)s::uuid, p.boot_id)",
-                *changes,
-            ]
-        )
-    }
-        FROM known WHERE p.id = known.id
+        UPDATE scheduling_phase p SET {changed} FROM known WHERE p.id = known.id
         RETURNING p.id, p.job_id, p.project_id, p.machine_id, p.role, p.gang_id, known.state AS from_state),
     recorded AS (
         INSERT INTO common_event (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason,
                                   author, data, at)
-        SELECT project_id, '{SubjectType.PHASE}', id, job_id, 'phase.state', from_state, '{
-        to
-    }', %(reason)s::text,
+        SELECT project_id, '{SubjectType.PHASE}', id, job_id, 'phase.state', from_state, '{to}', %(reason)s::text,
                %(author)s::text, jsonb_build_object('machine_id', machine_id::text, 'role', role),
                %(now)s::timestamptz
         FROM moved)

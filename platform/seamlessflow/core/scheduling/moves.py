@@ -15,8 +15,8 @@ from seamlessflow.core.scheduling.hand_overs import hand_over, next_phase
 from seamlessflow.core.scheduling.multiplexing import (
     BACK_TO_ROLLOUT,
     EMPTY_TURN_GRACE_S,
-    MAX_BATCHES_PER_TURN,
     batches_due,
+    batches_of_turn,
     is_dedicated,
     only_trains,
     training_decide,
@@ -25,6 +25,9 @@ from seamlessflow.core.scheduling.passes import FleetPlan
 from seamlessflow.core.scheduling.placement import working_for
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
+
+_FREE = "free and may roll out"
+_SHORT = "it has fewer engines than its share"
 
 
 def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
@@ -41,8 +44,8 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
                 job,
                 Role.ROLLOUT,
                 machine,
-                free="free and may roll out",
-                busy="it has fewer engines than its share",
+                free=_FREE,
+                busy=_SHORT,
             )
 
 
@@ -101,8 +104,8 @@ def _promised(phase: PhaseView) -> tuple[UUID, Role] | None:
 
 
 def _set_next(machine: MachineView, phase: PhaseView, job: JobView, role: Role) -> SetNext:
-    reason = batches_due(job) if role is Role.TRAIN else "it has fewer engines than its share"
-    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN) if role is Role.TRAIN else None
+    reason = batches_due(job) if role is Role.TRAIN else _SHORT
+    num_batches = batches_of_turn(job) if role is Role.TRAIN else None
     then = next_phase(job, role, phase, reason=reason, num_batches=num_batches)
     return SetNext(phase_id=phase.id, machine=machine.name, then=then, reason=reason)
 
@@ -122,18 +125,11 @@ def spare_leases(plan: FleetPlan) -> Iterator[Lease | LeaseGang]:
 
 def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease | LeaseGang]:
     """A trainer on machines that only train is kept there, so that its next batch finds it ready."""
-    for job in plan.floors.served:
-        if (
-            not free
-            or not is_running(job, plan.snapshot.held_by(job.id))
-            or not job.has_rollout
-            or job.num_remaining_updates == 0
-        ):
-            continue
-        trains = any(
-            m.phase is not None and m.phase.role is Role.TRAIN for m in plan.snapshot.held_by(job.id)
-        )
-        if trains or plan.targets.machines_of.get((job.id, Role.TRAIN)):
+    for job in plan.floors.served if free else ():
+        held = plan.snapshot.held_by(job.id)
+        trains = any(one.phase is not None and one.phase.role is Role.TRAIN for one in held)
+        has_trainer = trains or (job.id, Role.TRAIN) in plan.targets.machines_of
+        if has_trainer or not job.has_rollout or not job.num_remaining_updates or not is_running(job, held):
             continue
         classes = plan.fleet.classes_for(job, Role.TRAIN)
         able = [machine for machine in free if plan.fleet.class_of[machine.id] in classes]
@@ -166,7 +162,7 @@ def _spare_engines(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease]:
                 heapq.heapreplace(waiting[number], (plan.shares.level(job), place))
                 yield Lease(
                     machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,
-                    reason="free and may roll out",
+                    reason=_FREE,
                 )  # fmt: skip
                 break
             heapq.heappop(waiting[number])

@@ -45,7 +45,7 @@ def _terms(job: JobView, members: Sequence[MachineView]) -> tuple[str, int | Non
         return _OFFLINE, None, None
     if all(map(is_dedicated, members)):
         return "dedicated to training", None, None
-    return batches_due(job), min(job.num_due_batches, MAX_BATCHES_PER_TURN), BACK_TO_ROLLOUT
+    return batches_due(job), batches_of_turn(job), BACK_TO_ROLLOUT
 
 
 def batches_to_wait_for(job: JobView) -> int:
@@ -80,6 +80,11 @@ def late_after_s(job: JobView) -> float:
 
 def only_trains(machine: MachineView) -> bool:
     return is_dedicated(machine) and Role.TRAIN.value in machine.tags
+
+
+def batches_of_turn(job: JobView) -> int:
+    """Return for how many batches a turn is leased that begins now."""
+    return min(job.num_due_batches, MAX_BATCHES_PER_TURN)
 
 
 def batches_due(job: JobView) -> str:

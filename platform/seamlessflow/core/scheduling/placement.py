@@ -103,12 +103,11 @@ class _Class:
         for machine in sorted(staying, key=lambda one: -num_in_flight(one)):
             self._take(machine, _owner(machine))
 
-    def _take(self, machine: MachineView, owner: Owner) -> bool:
-        if self._left.get(owner, 0) <= 0 or machine.id in self._targets.owner_of:
-            return False
-        self._left[owner] -= 1
-        self._targets.set(machine, owner)
-        return True
+    def _take(self, machine: MachineView, owner: Owner) -> None:
+        """Give the machine to the owner, unless it is somebody's already or the owner has enough."""
+        if self._left.get(owner, 0) > 0 and machine.id not in self._targets.owner_of:
+            self._left[owner] -= 1
+            self._targets.set(machine, owner)
 
     def _place_trainer(self, owner: Owner) -> None:
         job = self._jobs[owner[0]]

@@ -45,8 +45,9 @@ def _why(job: JobView, plan: FleetPlan) -> str:
         return f"training on {where}; requests are held meanwhile"
     missing = [] if has_active(held, Role.ROLLOUT) else ["an engine"]
     missing += [] if not job.has_agents or has_active(held, Role.AGENT) else ["the agents"]
-    if missing == ["an engine"] and not plan.demands[job.id].rollout:
-        return "nobody asks for anything; its machines serve other jobs until a request comes"
+    has_engine = any(one.phase is not None and one.phase.role is Role.ROLLOUT for one in held)
+    if missing == ["an engine"] and not has_engine and not plan.demands[job.id].rollout:
+        return "no request waits for an engine, so its machines work for other jobs"
     return f"waiting for {' and '.join(missing)} to become active"
 
 
@@ -103,7 +104,8 @@ def _why_not(machine: MachineView, job: JobView, role: Role, plan: FleetPlan) ->
     other = plan.snapshot.job(holder)
     # Jobs of other projects are not named.
     is_named = other is not None and other.name and other.project_id == job.project_id
-    return f"{machine.name} is held by {f'the job {other.name}' if is_named and other else 'another job'}"
+    whose = f'the job "{other.name}"' if is_named and other is not None else "another job"
+    return f"{machine.name} is held by {whose}"
 
 
 def _is_training_alone(held: Sequence[MachineView]) -> bool:

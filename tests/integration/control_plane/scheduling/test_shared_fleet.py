@@ -132,5 +132,5 @@ def test_a_reason_for_waiting_names_jobs_of_the_same_project_only(cast: Cast) ->
     cycle()
     of_ours.refresh_from_db()
     of_others.refresh_from_db()
-    assert "gamma is held by the job secret plans" in of_ours.waiting_reason
+    assert 'gamma is held by the job "secret plans"' in of_ours.waiting_reason
     assert "gamma is held by another job" in of_others.waiting_reason
