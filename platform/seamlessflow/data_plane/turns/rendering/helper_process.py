@@ -105,6 +105,10 @@ class HelperProcess(asyncio.SubprocessProtocol):
         self._is_gone = True
         self._transport.close()
 
+    @property
+    def has_ended(self) -> bool:
+        return self._exited.is_set()
+
     async def ended(self) -> None:
         """Wait until the system knows the process no more."""
         await self._exited.wait()

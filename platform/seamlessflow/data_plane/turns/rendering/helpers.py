@@ -61,6 +61,7 @@ class PromptHelpers:
         self._limits = limits
         self._line: WaitingLine[Work] = WaitingLine(num_helpers=limits.num_helpers)
         self._helpers: list[HelperProcess] = []  # the one that replied last is the last: it is warm
+        self._closed: list[HelperProcess] = []  # the system may still know them
         self._starting: set[asyncio.Task[None]] = set()
         self._start_failed_at_s = -START_AGAIN_S
 
@@ -147,8 +148,8 @@ class PromptHelpers:
             self._helpers.remove(helper)
             self._helpers.append(helper)
         if reply.outcome is HelperOutcome.OUT_OF_MEMORY:
-            self._helpers.remove(helper)
             helper.close()
+            self._let_go(helper)
             self._put_back(list(helper.under_way))
         self._feed()
 
@@ -183,13 +184,18 @@ class PromptHelpers:
 
     def _gone(self, helper: HelperProcess) -> None:
         """Blame the work that a dead helper was making; the works behind it wait again."""
-        if helper in self._helpers:
-            self._helpers.remove(helper)
+        self._let_go(helper)
         first, others = next(iter(helper.under_way), None), list(helper.under_way)[1:]
         self._put_back(others)
         if first is not None:
             self._blame(helper, first)
         self._feed()
+
+    def _let_go(self, helper: HelperProcess) -> None:
+        """Give a helper that is closed no more work; whoever stops us waits for its end."""
+        if helper in self._helpers:
+            self._helpers.remove(helper)
+        self._closed = [one for one in self._closed if not one.has_ended] + [helper]
 
     def _blame(self, helper: HelperProcess, work: Work) -> None:
         """Refuse the work if it exceeded a limit; if the helper died for another reason, try once more."""
@@ -222,7 +228,7 @@ class PromptHelpers:
             helpers, self._helpers = self._helpers, []
             for helper in helpers:
                 helper.close()
-            await asyncio.gather(*(helper.ended() for helper in helpers))
+            await asyncio.gather(*(helper.ended() for helper in (*helpers, *self._closed)))
 
     def _look(self, helper: HelperProcess, now_s: float) -> None:
         cpu_s = _cpu_s(helper.pid)
