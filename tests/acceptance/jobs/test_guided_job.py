@@ -33,6 +33,7 @@ SCHEMA_OF_ANSWER: Any = {
 TOOLS: Any = [{"type": "function", "function": {"name": "say", "parameters": SCHEMA}}]
 KINDS = ("schema", "call")
 LEARNING_RATE = 1e-3
+MAX_TOKENS = 64  # of an answer: enough that some answers to a schema end, also before the policy has learned to
 MAX_MISMATCH = 1e-3  # of a logprob, in float32
 MISMATCH, GUIDED, UNKNOWN = "train/mismatch_max", "train/num_guided_tokens", "train/num_unknown_mask_tokens"
 
@@ -92,7 +93,7 @@ def train_guided(
     platform: PlatformProcess, model_root: Path, *, engine: str, num_updates: int, gain: float
 ) -> None:
     spec = external_spec(model_root, f"guided on {engine}", num_updates=num_updates)
-    spec["rollout"]["engine"] = engine
+    spec["rollout"] |= {"engine": engine, "max_tokens_per_turn": MAX_TOKENS}
     spec["train"]["learning_rate"] = LEARNING_RATE
     with platform.client() as client:
         job_id = client.job_submit(spec)["id"]
