@@ -33,7 +33,9 @@ SCHEMA_OF_ANSWER: Any = {
 TOOLS: Any = [{"type": "function", "function": {"name": "say", "parameters": SCHEMA}}]
 KINDS = ("schema", "call")
 LEARNING_RATE = 1e-3
-MAX_TOKENS = 64  # of an answer: enough that some answers to a schema end, also before the policy has learned to
+MAX_TOKENS = (
+    64  # of an answer: enough that some answers to a schema end, also before the policy has learned to
+)
 MAX_MISMATCH = 1e-3  # of a logprob, in float32
 MISMATCH, GUIDED, UNKNOWN = "train/mismatch_max", "train/num_guided_tokens", "train/num_unknown_mask_tokens"
 
