@@ -58,6 +58,7 @@ WINDOW = 3  # updates
 SHOWN_EVERY_S = 4.0
 DEADLINE_S = 120.0  # of one program; what it has told by then is its curve
 IDLE_WINDOW_S = 1.0
+NUM_IDLE_WINDOWS = 4  # one alone may fall between the start of a supervisor and its imports
 IDLE_SHARE = 0.25  # of one core: what heartbeats, polls and the database do while nothing runs
 IDLE_DEADLINE_S = 60.0
 CURVES = ROOT / "build" / "bench" / "learning-curves.json"
@@ -201,13 +202,14 @@ class Learners:
 def _until_idle(platform: PlatformProcess) -> None:
     """Wait until the installation has nothing else to do: after the start, its supervisors import
     what children will need."""
-    used_s = -math.inf
+    num_idle, used_s = 0, _processor_s(platform)
     deadline_s = time.monotonic() + IDLE_DEADLINE_S
-    while (now_s := _processor_s(platform)) - used_s > IDLE_SHARE * IDLE_WINDOW_S:
+    while num_idle < NUM_IDLE_WINDOWS:
         if time.monotonic() > deadline_s:
             raise RuntimeError(f"the installation was still busy {IDLE_DEADLINE_S:.0f} s after its start")
-        used_s = now_s
         time.sleep(IDLE_WINDOW_S)
+        before_s, used_s = used_s, _processor_s(platform)
+        num_idle = num_idle + 1 if used_s - before_s <= IDLE_SHARE * IDLE_WINDOW_S else 0
 
 
 def _processor_s(platform: PlatformProcess) -> float:
