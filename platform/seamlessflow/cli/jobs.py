@@ -168,6 +168,17 @@ def jobs_stage(job_id: str, stage: str, reason: str) -> None:
     click.echo(f"{job_id} continues with the tasks of stage {stage}")
 
 
+@jobs.command("priority", context_settings={"ignore_unknown_options": True})
+@click.argument("job_id", type=JobId())
+@click.argument("priority", type=click.IntRange(-100, 100))
+@click.option("--reason", default="", help="Reason, kept in the audit trail.")
+def jobs_priority(job_id: str, priority: int, reason: str) -> None:
+    """Set the priority of a job to PRIORITY (-100 to 100), while it waits or runs."""
+    with connect() as client:
+        job = client.job_prioritize(job_id, priority, reason=reason)
+    click.echo(f"{job_id} has the priority {job['priority']}")
+
+
 def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
     """Make a command that requests a state; `goals`: the states in which the request is fulfilled."""
 

@@ -27,8 +27,9 @@ from seamlessflow.control_plane.cluster.serializers import (
 )
 from seamlessflow.control_plane.cluster.services import machine_edit, machine_register
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.etags import etag, if_match, if_match_parameter
 from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
@@ -44,7 +45,6 @@ from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
-MAX_DIGITS = 18  # what fits the generation's column
 YEARS = range(2000, 2200)
 
 
@@ -84,14 +84,7 @@ class MachineDetailApi(ProjectApi):
 
     @extend_schema(
         operation_id="machine_edit",
-        parameters=[
-            OpenApiParameter(
-                "If-Match",
-                location=OpenApiParameter.HEADER,
-                required=True,
-                description="The machine's generation that the edit is based on, in quotes, as in its `ETag`.",
-            )
-        ],
+        parameters=[if_match_parameter("machine")],
         request=MachineEditInput,
         responses=MachineOutput,
     )
@@ -106,7 +99,7 @@ class MachineDetailApi(ProjectApi):
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
         access.check(Operation.MACHINE_EDIT)
-        generation = _if_match(request)
+        generation = if_match(request, "machine")
         edit = body_read(request, MachineEditInput)
         machine_edit(
             machine_id=machine_id,
@@ -205,20 +198,7 @@ class PhaseLogsApi(ProjectApi):
 
 
 def _machine_response(machine: Machine) -> Response:
-    return Response(MachineOutput(machine).data, headers={"ETag": f'"{machine.generation}"'})
-
-
-def _if_match(request: Request) -> int:
-    value = request.headers.get("If-Match")
-    if value is None:
-        raise ApplicationError(
-            'the header `If-Match` is missing; send the machine\'s generation, as in "3"',
-            status=HTTPStatus.PRECONDITION_REQUIRED,
-        )
-    digits = value.strip().strip('"')
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS):
-        raise field_error("If-Match", f'{value!r} is not accepted; accepted: the generation, as in "3"')
-    return int(digits)
+    return Response(MachineOutput(machine).data, headers=etag(machine.generation))
 
 
 def _query_moment(request: Request, name: str, *, default: datetime) -> datetime:

@@ -6,7 +6,6 @@ leaves an event.
 
 import re
 from collections.abc import Collection, Mapping
-from http import HTTPStatus
 from uuid import UUID
 
 from django.db import transaction
@@ -17,7 +16,7 @@ from seamlessflow.control_plane.accounts.secrets import secret_digest
 from seamlessflow.control_plane.accounts.services import machine_token_create
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found, stale
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.core.scheduling.edits import MachineEdit
@@ -112,11 +111,7 @@ def machine_edit(
         if machine is None:
             raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
         if generation is not None and machine.generation != generation:
-            raise ApplicationError(
-                f"the machine is at generation {machine.generation}, not {generation}; read it again and repeat the "
-                "edit",
-                status=HTTPStatus.PRECONDITION_FAILED,
-            )
+            raise stale("machine", machine.generation, generation)
         changes = _changes(machine, tags, edit)
         if changes:
             _apply(machine, changes, reason=reason, author=author)

@@ -38,5 +38,13 @@ def not_found(kind: str, identifier: object) -> ApplicationError:
     return ApplicationError(f"there is no {kind} {identifier}", status=HTTPStatus.NOT_FOUND)
 
 
+def stale(kind: str, generation: int, named: int) -> ApplicationError:
+    """Return the error of an edit that names a generation which is no longer the newest."""
+    return ApplicationError(
+        f"the {kind} is at generation {generation}, not {named}; read it again and repeat the edit",
+        status=HTTPStatus.PRECONDITION_FAILED,
+    )
+
+
 def conflict(detail: str) -> ApplicationError:
     return ApplicationError(detail, status=HTTPStatus.CONFLICT)

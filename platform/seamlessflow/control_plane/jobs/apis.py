@@ -13,6 +13,7 @@ from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.etags import etag, if_match, if_match_parameter
 from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
@@ -38,7 +39,7 @@ from seamlessflow.control_plane.jobs.serializers import (
     PolicyVersionOutput,
     job_detail,
 )
-from seamlessflow.control_plane.jobs.services import job_desire, job_stage_switch
+from seamlessflow.control_plane.jobs.services import job_desire, job_prioritize, job_stage_switch
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
@@ -124,11 +125,44 @@ class _JobApi(ProjectApi):
         return job_get_visible(access=self.access, job_id=job_id)
 
 
+class JobEditInput(serializers.Serializer):
+    priority = serializers.IntegerField(min_value=-100, max_value=100)
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
 class JobDetailApi(_JobApi):
     @extend_schema(operation_id="job_get", responses=JobDetailOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
-        """Show a job: its state, its progress, and its spec as submitted and with all defaults."""
-        return Response(job_detail(self.job(job_id)))
+        """Show a job: its state, its progress, and its spec as submitted and with all defaults.
+
+        The `ETag` of the answer is the generation that an edit must name.
+        """
+        return _job_response(self.job(job_id))
+
+    @extend_schema(
+        operation_id="job_edit",
+        parameters=[if_match_parameter("job")],
+        request=JobEditInput,
+        responses=JobDetailOutput,
+    )
+    def patch(self, request: Request, job_id: UUID) -> Response:
+        """Change the priority of a job while it waits or runs.
+
+        `If-Match` holds the generation that the edit is based on. Without it the request is refused (428); if somebody
+        asked something else of the job in the meantime, it is refused as well (412). The next scheduling cycle serves
+        the job by its new priority; a job that has ended is refused (409). An edit that changes nothing records
+        nothing.
+        """
+        job = self.job(job_id)
+        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
+        generation = if_match(request, "job")
+        body = body_read(request, JobEditInput)
+        job_prioritize(job_id=job.id, generation=generation, author=self.access.author, **body)
+        return _job_response(self.job(job_id))
+
+
+def _job_response(job: Job) -> Response:
+    return Response(job_detail(job), headers=etag(job.generation))
 
 
 class JobDesireInput(serializers.Serializer):

@@ -40,6 +40,9 @@ class Job(models.Model):
         null=True, help_text="Time of the last request to resume: earlier failures no longer count."
     )
     generation = models.PositiveBigIntegerField(default=1)
+    priority = models.SmallIntegerField(
+        null=True, help_text="Priority that a person gave it after its submission; null: the one of its spec."
+    )
     spec_submitted = models.JSONField(help_text="The spec as it was submitted.")
     spec = models.JSONField(help_text="The spec with all defaults filled in. Read it as `resolved_spec`.")
     model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model.")
@@ -112,6 +115,10 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def current_priority(self) -> int:
+        return self.resolved_spec.priority if self.priority is None else self.priority
 
     @property
     def resolved_spec(self) -> JobSpec:

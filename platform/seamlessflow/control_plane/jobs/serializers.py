@@ -31,7 +31,10 @@ class JobOutput(serializers.Serializer):
     state_reason = serializers.CharField()
     waiting_reason = serializers.CharField(help_text="Why the job waits; empty if it does not.")
     desired = serializers.CharField(help_text=", ".join(DesiredJobState))
-    generation = serializers.IntegerField()
+    generation = serializers.IntegerField(help_text="Counts what people asked of the job; its `ETag`.")
+    priority = serializers.IntegerField(
+        source="current_priority", help_text="Jobs of a higher priority get machines first."
+    )
     latest_version = serializers.IntegerField()
     best_version = serializers.IntegerField(
         allow_null=True,

@@ -13,7 +13,13 @@ from django.db.models.functions import Coalesce, Now
 
 from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict, field_error
+from seamlessflow.control_plane.common.errors import (
+    ApplicationError,
+    FieldFault,
+    conflict,
+    field_error,
+    stale,
+)
 from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
@@ -183,6 +189,28 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
             Job.objects.filter(id=job.id).update(resumed_at=Now())
         _request_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
+    return job
+
+
+def job_prioritize(*, job_id: UUID, priority: int, reason: str, author: str, generation: int) -> Job:
+    """Give a job another priority; the scheduler's next cycle serves it by that. The same one again changes nothing.
+
+    Raises ApplicationError: 412 if `generation` is stale, 409 for a job that has ended.
+    """
+    with transaction.atomic():
+        job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
+        if job.generation != generation:
+            raise stale("job", job.generation, generation)
+        if JobState(job.state) in TERMINAL_JOB_STATES:
+            raise conflict(f"the job is {job.state}; only a job that has not ended can get another priority")
+        before = job.current_priority
+        if before == priority:
+            return job
+        job.priority = priority
+        job.generation += 1
+        job.save(update_fields=["priority", "generation"])
+        _request_record(job, "job.priority", reason, author, {"from": before, "to": priority})
+        scheduler_notify(reason=f"job {job.id} has the priority {priority}")
     return job
 
 

@@ -94,7 +94,8 @@ _JOBS = f"""
             JOIN scheduling_phase after ON after.machine_id = t.machine_id AND after.fence = (
                 SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence)
             WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
-           )::float8
+           )::float8,
+           j.priority
     FROM jobs_job j
     JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
@@ -194,13 +195,15 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     is_open, granted, project_id, weight, quota, name = row[8:14]
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
-    due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:])
+    due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
+    given_priority = row[27]
     return job_view(
         job_id,
         spec,
         frozenset([OPEN_POOL, *granted] if is_open else granted),
         state=JobState(state),
         order=order,
+        priority=spec.priority if given_priority is None else given_priority,
         name=name,
         project_id=project_id,
         project_weight=weight,

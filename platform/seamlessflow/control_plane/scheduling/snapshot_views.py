@@ -111,12 +111,11 @@ def job_view(
         has_external_agents=spec.environment.name == "external",
         has_rollout=Role.ROLLOUT in spec.roles,
         engine=spec.rollout.engine,
-        priority=spec.priority,
         slots_per_engine=spec.rollout.max_num_seqs,
         pools=pools,
         rollout_tags=frozenset(spec.placement.rollout),
         train_tags=frozenset(spec.placement.train),
         num_train_machines=spec.train.num_machines,
         agent_tags=frozenset(spec.placement.agent),
-        **{"order": 0, **demand},
+        **{"order": 0, "priority": spec.priority, **demand},
     )
