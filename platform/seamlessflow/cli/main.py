@@ -28,6 +28,7 @@ COMMANDS = {
     "restore": "backups",
     "submit": "jobs",
     "jobs": "jobs",
+    "queue": "queue",
     "machines": "machines",
     "members": "members",
     "storage": "storage",

@@ -92,6 +92,19 @@ class Client:
         """Switch the tasks of a job to one of its stages."""
         return self._send("POST", f"jobs/{_segment(job_id)}/stage", json={"stage": stage, "reason": reason})
 
+    def job_prioritize(self, job_id: str, priority: int, *, reason: str = "") -> Json:
+        """Give a job another priority. Raises ApiError (412) if somebody edits it at the same moment."""
+        return self._send(
+            "PATCH",
+            f"jobs/{_segment(job_id)}",
+            json={"priority": priority, "reason": reason},
+            headers={"If-Match": f'"{self.job_get(job_id)["generation"]}"'},
+        )
+
+    def queue(self, *, project: str | None = None) -> Iterator[Json]:
+        """Yield the jobs that wait for machines, in the order in which they are served, page by page."""
+        return self._pages("queue", **({"project": project} if project else {}))
+
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
         """Return `part`: versions, evaluations, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{_segment(job_id)}/{part}", params=params)

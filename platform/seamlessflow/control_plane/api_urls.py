@@ -11,6 +11,7 @@ from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.jobs import extension_apis as extensions
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
+from seamlessflow.control_plane.scheduling import queue_apis as queues
 from seamlessflow.control_plane.storage import apis as storage
 from seamlessflow.control_plane.telemetry import metric_apis as metrics
 from seamlessflow.control_plane.telemetry import summary_apis as summaries
@@ -35,6 +36,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),
     path("jobs/<job:job_id>/summary", summaries.JobSummaryApi.as_view()),
     path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),
+    path("queue", queues.QueueApi.as_view()),
     path("extensions", extensions.ExtensionListApi.as_view()),
     path("machines", cluster.MachineListRegisterApi.as_view()),
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),

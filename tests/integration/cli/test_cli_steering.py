@@ -294,3 +294,20 @@ def test_metrics_are_printed_and_an_unknown_one_is_named(cast: Cast) -> None:
         "reward/mean": {"step": [1, 2], "value": [0.5, 1.0]}
     }
     assert "no metric train/nothing" in refused("jobs", "metrics", shown, "--name", "train/nothing")
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_the_queue_and_a_priority_are_shown_and_changed(cast: Cast) -> None:
+    assert said("queue") == ["no job waits for a machine"]
+    worker_make("alpha", "train").heartbeat()
+    job_id = show_id(IdKind.JOB, cast.job(environment={"name": "external"}).id)
+
+    lines = said("queue")
+
+    assert lines[0].startswith(f"{job_id}  place 1   priority 0    waits 0 s  calculator")
+    assert lines[2] == "  It lacks 1 machine to roll out, with the tags rollout: no usable machine has them."
+    assert lines[3].startswith("  cheapest: Give alpha the tag rollout")
+    assert said("jobs", "priority", job_id, "-7", "--reason", "later") == [f"{job_id} has the priority -7"]
+    assert json.loads("\n".join(said("queue", "--json", "--project", "default")))[0]["priority"] == -7
+    assert "there is no project elsewhere" in refused("queue", "--project", "elsewhere")
+    assert Event.objects.get(kind="job.priority").reason == "later"

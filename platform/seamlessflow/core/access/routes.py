@@ -38,6 +38,7 @@ _GROUP = "groups/<group:group_id>"
 
 _READS = (
     "jobs",
+    "queue",
     _JOB,
     f"{_JOB}/versions",
     f"{_JOB}/versions/<int:version>/export",
@@ -71,6 +72,7 @@ _READS = (
 _OPERATIONS: Routes = {
     **{("GET", route): Operation.PROJECT_READ for route in _READS},
     ("POST", "jobs"): Operation.JOB_SUBMIT,
+    ("PATCH", _JOB): Operation.JOB_EDIT,
     ("POST", f"{_JOB}/cancel"): Operation.JOB_EDIT,
     ("POST", f"{_JOB}/pause"): Operation.JOB_EDIT,
     ("POST", f"{_JOB}/resume"): Operation.JOB_EDIT,
@@ -111,7 +113,7 @@ WEB_ROUTES: Routes = {
     ("POST", "signout"): Caller.ANYBODY,
     ("GET", "healthz"): Caller.ANYBODY,
     ("GET", "metrics"): Caller.ANYBODY,
-    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens|members|storage)(?:/.*)?$"): Caller.BROWSER,
+    ("GET", r"^$|^(?:jobs|queue|groups|sessions|machines|tokens|members|storage)(?:/.*)?$"): Caller.BROWSER,
 }
 GATEWAY_ROUTES: Routes = {
     ("GET", "/healthz"): Caller.ANYBODY,

@@ -1,6 +1,6 @@
 """Pages of lists: `?limit=&offset=`, answered with the count of all rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,18 +42,17 @@ def page_serializer(item: type[serializers.Serializer]) -> serializers.Serialize
 
 def page_response(
     request: Request,
-    rows: QuerySet[Any],
+    rows: QuerySet[Any] | Sequence[Any],
     item: type[serializers.Serializer],
     prepare: Callable[[list[Any]], None] = lambda page: None,
 ) -> Response:
-    """Answer with a page. `prepare` may add to its rows what one more query reads for all of them."""
+    """Answer with a page. `prepare` may add to its rows what one more query reads for all of them, or replace them."""
     limit = query_integer(request, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
     offset = query_integer(request, "offset", default=0)
     page = list(rows[offset : offset + limit])
     prepare(page)
-    return Response(
-        {"count": rows.count(), "limit": limit, "offset": offset, "results": item(page, many=True).data}
-    )
+    count = len(rows) if isinstance(rows, Sequence) else rows.count()
+    return Response({"count": count, "limit": limit, "offset": offset, "results": item(page, many=True).data})
 
 
 def query_integer(
