@@ -3,11 +3,20 @@
 `generation` is the ETag; only edits of desired state bump it.
 """
 
+from datetime import datetime, timedelta
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models.functions import Greatest
 
 from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.core.scheduling.heartbeats import (
+    HEARTBEAT_LIMIT_S,
+    LIMIT_INTERVALS,
+    SHORTEST_INTERVAL_S,
+    unheard_limit_s,
+)
 
 OPEN_POOL = "default"  # open to all projects until it is granted to some
 
@@ -53,14 +62,22 @@ class PoolGrant(models.Model):
 
 
 class MachineHeartbeat(models.Model):
-    """The newest report of a machine. `anchor_at` is the server's time at the machine's monotonic zero of this boot."""
+    """The newest report of a machine. `anchor_at` is the server's time at the machine's monotonic zero of this boot.
+
+    No index covers what every heartbeat writes, so that PostgreSQL stores it without touching any index.
+    """
 
     machine = models.OneToOneField(
         Machine, primary_key=True, on_delete=models.CASCADE, related_name="heartbeat"
     )
     boot_id = models.UUIDField()
     anchor_at = models.DateTimeField()
-    received_at = models.DateTimeField(db_index=True)
+    received_at = models.DateTimeField()
+    interval_s = models.FloatField(
+        default=SHORTEST_INTERVAL_S,
+        db_default=SHORTEST_INTERVAL_S,
+        help_text="Time until the next heartbeat, as the machine was told.",
+    )
     num_intervals_acked = models.PositiveBigIntegerField(default=0)
     open_state = models.CharField(max_length=16, blank=True, default="")
     open_cause = models.CharField(max_length=24, blank=True, default="")
@@ -73,3 +90,21 @@ class MachineHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"heartbeat of {self.machine}"
+
+    @property
+    def limit(self) -> timedelta:
+        """For how long the machine may be silent."""
+        return timedelta(seconds=unheard_limit_s(self.interval_s))
+
+    def is_heard(self, now: datetime) -> bool:
+        return now - self.received_at <= self.limit
+
+
+def heard(now: datetime) -> models.Q:
+    """Return the condition for heartbeats of machines that are heard, as `MachineHeartbeat.is_heard` judges them."""
+    limit_s = Greatest(models.F("interval_s") * float(LIMIT_INTERVALS), models.Value(HEARTBEAT_LIMIT_S))
+    limit = models.ExpressionWrapper(
+        limit_s * models.Value(timedelta(seconds=1)), output_field=models.DurationField()
+    )
+    since = models.ExpressionWrapper(models.Value(now) - limit, output_field=models.DateTimeField())
+    return models.Q(received_at__gte=since)

@@ -6,7 +6,6 @@ from rest_framework import serializers
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
-from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
@@ -45,7 +44,7 @@ class MachineOutput(serializers.Serializer):
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
-    is_up = serializers.SerializerMethodField(help_text="Whether it sent a heartbeat within the last 15 s.")
+    is_up = serializers.SerializerMethodField(help_text="Whether it is being heard from.")
     reason = serializers.CharField()
     edited_by = serializers.CharField()
     heartbeat = serializers.SerializerMethodField()
@@ -53,7 +52,7 @@ class MachineOutput(serializers.Serializer):
 
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)
-        return heartbeat is not None and database_now() - heartbeat.received_at <= SILENCE
+        return heartbeat is not None and heartbeat.is_heard(database_now())
 
     def get_heartbeat(self, machine: Any) -> MachineHeartbeatOutput(allow_null=True):  # type: ignore[valid-type]
         heartbeat = getattr(machine, "heartbeat", None)

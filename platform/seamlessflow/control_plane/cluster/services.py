@@ -20,7 +20,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError, conflict,
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.core.scheduling.edits import MachineEdit
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -82,16 +82,18 @@ def _owner_check(machine: Machine, stored_token: str) -> None:
     tokens = Token.objects.filter(machine=machine, revoked_at=None)
     if stored_token and tokens.filter(digest=secret_digest(stored_token)).exists():
         return
-    heard = MachineHeartbeat.objects.filter(machine=machine).values_list("received_at", flat=True).first()
+    heartbeat = MachineHeartbeat.objects.filter(machine=machine).first()
+    heard_at = None if heartbeat is None else heartbeat.received_at
+    limit_s = HEARTBEAT_LIMIT_S if heartbeat is None else heartbeat.limit.total_seconds()
     # A host that joined a moment ago has not sent a heartbeat yet.
-    newest = max(filter(None, [heard, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None)
+    newest = max(filter(None, [heard_at, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None)
     if newest is None:
         return
-    left_s = HEARTBEAT_LIMIT_S - (database_now() - newest).total_seconds()
+    left_s = limit_s - (database_now() - newest).total_seconds()
     if left_s > 0:
         raise conflict(
             f"name: another host uses {machine.name!r} and sent its last heartbeat "
-            f"{HEARTBEAT_LIMIT_S - left_s:.0f} s ago. Stop that host, or choose another name. If it is gone, the name "
+            f"{limit_s - left_s:.0f} s ago. Stop that host, or choose another name. If it is gone, the name "
             f"is free in {left_s:.0f} s"
         )
 

@@ -32,7 +32,6 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPo
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.live_rows import GroupRow, JobData, JobsData, MachineRow, MachinesData
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 
 MAX_JOBS = 200
 MAX_EVENTS = 60
@@ -135,11 +134,11 @@ def live_phases() -> list[Phase]:
 def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]:
     """Return rows by name, with health by the server's clock."""
     by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
-    healthy_since = database_now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
+    now = database_now()
     rows = {}
     for machine in Machine.objects.select_related("heartbeat").order_by("name"):
         heartbeat = getattr(machine, "heartbeat", None)
-        is_healthy = heartbeat is not None and heartbeat.received_at >= healthy_since
+        is_healthy = heartbeat is not None and heartbeat.is_heard(now)
         rows[machine.name] = machine_row(machine, by_machine.get(machine.id), is_healthy=is_healthy)
     return rows
 

@@ -15,7 +15,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import Snapshot
 from seamlessflow.runtime.tasks import thread_supervised
 
-MAX_QUEUED = 256
+MAX_QUEUED = 16_384  # a publication may wake every engine of a large fleet, whose heartbeats come seldom
 _log = logging.getLogger(__name__)
 
 

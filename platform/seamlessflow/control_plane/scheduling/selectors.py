@@ -1,6 +1,6 @@
 """Reads the snapshot of one scheduling cycle from PostgreSQL, in a fixed number of queries.
 
-A machine is healthy while its newest heartbeat is younger than 15 s by the server's clock.
+A machine is healthy while its newest heartbeat is younger than its limit by the server's clock.
 """
 
 from typing import Any

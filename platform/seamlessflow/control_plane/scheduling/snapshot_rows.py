@@ -25,7 +25,7 @@ from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.demand import engines_for
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 
@@ -39,7 +39,8 @@ def _quoted(values: Iterable[str]) -> str:
 
 _MACHINES = f"""
     SELECT m.id, m.name, m.tags::text[], m.pool, m.is_cordoned, m.is_draining,
-           extract(epoch FROM statement_timestamp() - h.received_at)::float8, h.capabilities, h.num_in_flight,
+           extract(epoch FROM statement_timestamp() - h.received_at)::float8, coalesce(h.interval_s, 0),
+           h.capabilities, h.num_in_flight,
            p.id, p.job_id, p.role, p.state, p.fence, p.desired_version, p.served_version,
            extract(epoch FROM statement_timestamp() - CASE p.state
                WHEN '{PhaseState.DRAINING}' THEN coalesce(p.draining_at, p.leased_at)
@@ -131,20 +132,22 @@ def _machine_view(
     is_cordoned: bool,
     is_draining: bool,
     heard_s: float | None,
+    interval_s: float,
     capabilities: str | None,
     num_in_flight: int | None,
     *phase: Any,
 ) -> MachineView:
-    unheard_s = float("inf") if heard_s is None else heard_s
+    unheard_s, limit_s = float("inf") if heard_s is None else heard_s, unheard_limit_s(interval_s)
     return MachineView(
         id=machine_id,
         name=name,
         tags=frozenset(tags),
-        is_healthy=unheard_s <= HEARTBEAT_LIMIT_S,
+        is_healthy=unheard_s <= limit_s,
         is_cordoned=is_cordoned,
         is_draining=is_draining,
         pool=pool,
         unheard_s=unheard_s,
+        unheard_limit_s=limit_s,
         phase=None if phase[0] is None else _phase_view(num_in_flight or 0, *phase),
         **_reported(capabilities),
     )

@@ -12,7 +12,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 
@@ -59,15 +59,17 @@ def phase_view(phase: Phase, now: datetime) -> PhaseView:
 def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> MachineView:
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
+    limit_s = unheard_limit_s(0.0 if heartbeat is None else heartbeat.interval_s)
     return MachineView(
         id=machine.id,
         name=machine.name,
         tags=frozenset(machine.tags),
-        is_healthy=unheard_s <= HEARTBEAT_LIMIT_S,
+        is_healthy=unheard_s <= limit_s,
         is_cordoned=machine.is_cordoned,
         is_draining=machine.is_draining,
         pool=machine.pool,
         unheard_s=unheard_s,
+        unheard_limit_s=limit_s,
         phase=phase,
         **reported_fields({} if heartbeat is None else heartbeat.capabilities),
     )

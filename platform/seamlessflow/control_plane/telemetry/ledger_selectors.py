@@ -18,8 +18,6 @@ from seamlessflow.control_plane.trajectories.models import Lull
 from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
 from seamlessflow.core.types.ledger import LedgerState
 
-# A machine that is silent for longer is down (docs/architecture.md).
-SILENCE = timedelta(seconds=15)
 MAX_INTERVALS_SHOWN = 5_000
 MAX_WINDOW = timedelta(days=7)
 
@@ -146,7 +144,7 @@ def _open_spans(
 ) -> Iterator[LedgerSpan]:
     """Yield the spans that follow the stored intervals."""
     begin = end_at or max(since, heartbeat.open_since_at or heartbeat.received_at)
-    is_silent = until - heartbeat.received_at > SILENCE
+    is_silent = not heartbeat.is_heard(until)
     alive_until = min(until, heartbeat.received_at) if is_silent else until
     if heartbeat.open_state and alive_until > begin:
         yield LedgerSpan(heartbeat.open_state, heartbeat.open_cause, begin, alive_until)

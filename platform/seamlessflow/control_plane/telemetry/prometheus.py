@@ -10,11 +10,10 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, heard
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ledger import LedgerState
@@ -43,8 +42,8 @@ class TableCollector(Collector):
     def _machines(self) -> Metric:
         family = GaugeMetricFamily("seamlessflow_machines", "Machines by ledger state.", labels=["state"])
         counted = dict.fromkeys(LedgerState, 0)
-        heard = MachineHeartbeat.objects.filter(received_at__gte=database_now() - SILENCE)
-        for state, number in heard.values_list("open_state").annotate(Count("machine")):
+        rows = MachineHeartbeat.objects.filter(heard(database_now()))
+        for state, number in rows.values_list("open_state").annotate(Count("machine")):
             counted[LedgerState(state or LedgerState.UNKNOWN)] += number
         counted[LedgerState.DOWN] = Machine.objects.count() - sum(counted.values())
         for ledger_state, total in counted.items():

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 from django.db import connection
 
+from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat
@@ -72,6 +73,7 @@ class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[SeenPhase]
     jobs: list[SeenJob]  # those that it works for first, then the oldest
     ended_before_gang: UUID | None  # the job whose phase here ended last, to train next
+    num_machines: int | None  # counted now and then
 
     @property
     def author(self) -> str:
@@ -120,13 +122,15 @@ _SEEN = f"""
                {_PHASES} AS phases, {_JOBS} AS jobs,
                (SELECT coalesce(p.next_job_id, p.job_id) FROM scheduling_phase p
                 WHERE p.machine_id = m.id AND p.fence = m.last_fence AND p.state = '{PhaseState.ENDED}'
-                      AND p.next_role = '{Role.TRAIN}') AS ended_before_gang
+                      AND p.next_role = '{Role.TRAIN}') AS ended_before_gang,
+               CASE WHEN %(counts)s::bool THEN (SELECT count(*) FROM cluster_machine) END AS num_machines
         FROM {_MACHINE} LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
         WHERE m.id = %(machine_id)s::uuid) seen"""
 _STORE = f"""
     WITH stored AS (
         UPDATE cluster_machineheartbeat
-        SET received_at = %(now)s::timestamptz, open_state = %(open_state)s, open_cause = %(open_cause)s,
+        SET received_at = %(now)s::timestamptz, interval_s = %(interval_s)s::float8,
+            open_state = %(open_state)s, open_cause = %(open_cause)s,
             open_since_at = anchor_at + make_interval(secs => %(open_since_s)s::float8),
             num_in_flight = %(num_in_flight)s::int,
             num_intervals_acked = greatest(num_intervals_acked, %(num_sent)s::bigint),
@@ -142,12 +146,15 @@ _seen = msgspec.json.Decoder(SeenMachine).decode
 _jobs = msgspec.json.Decoder(list[SeenJob]).decode
 
 
-def beat_store(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> SeenMachine | None:
+def beat_store(
+    *, machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: datetime
+) -> SeenMachine | None:
     """Store the state that the heartbeat tells, if its boot is the stored one; return the machine, None if it is gone.
 
+    `interval_s`: when the next heartbeat is due, which the caller tells the machine.
     All of its intervals count as stored: a caller that sends some stores them in the same transaction.
     """
-    return _machine(_STORE, _parameters(machine_id, heartbeat, now))
+    return _machine(_STORE, {**_parameters(machine_id, heartbeat, now), "interval_s": repr(interval_s)})
 
 
 def machine_see(*, machine_id: UUID, boot_id: UUID) -> SeenMachine | None:
@@ -174,9 +181,13 @@ def jobs_see(*, machine_id: UUID, offset: int) -> list[SeenJob]:
 
 def _machine(statement: str, parameters: Mapping[str, str | None]) -> SeenMachine | None:
     with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+        cursor.execute(statement, {**parameters, "counts": str(fleet_size.is_old)})
         row = cursor.fetchone()
-    return None if row is None else _seen(row[0])
+    if row is None:
+        return None
+    machine = _seen(row[0])
+    fleet_size.note(machine.num_machines)
+    return machine
 
 
 def _parameters(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> dict[str, str | None]:

@@ -26,6 +26,7 @@ from seamlessflow.control_plane.worker_protocol.beats import (
     boot_lock,
     machine_see,
 )
+from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.control_plane.worker_protocol.orders import reply_build
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
@@ -37,13 +38,16 @@ def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> 
     Most heartbeats tell that all is as before: they are stored and answered by one statement, and only what that
     statement shows to be news is applied, in a transaction.
     """
+    interval_s = fleet_size.interval_s
     if not _brings_more(heartbeat):
-        machine = beat_store(machine_id=machine_id, heartbeat=heartbeat, now=now)
+        machine = beat_store(machine_id=machine_id, heartbeat=heartbeat, interval_s=interval_s, now=now)
         if machine is None:
             return None
         if machine.is_this_boot and not _news(machine, heartbeat):
-            return reply_build(machine, num_intervals_acked=machine.num_intervals, now=now)
-    return _news_take(machine_id, heartbeat, now)
+            return reply_build(
+                machine, num_intervals_acked=machine.num_intervals, interval_s=interval_s, now=now
+            )
+    return _news_take(machine_id, heartbeat, interval_s, now)
 
 
 def _brings_more(heartbeat: Heartbeat) -> bool:
@@ -60,13 +64,15 @@ def _changes_orders(heartbeat: Heartbeat) -> bool:
     return any(report.state not in (PhaseState.STARTING, PhaseState.ACTIVE) for report in heartbeat.phases)
 
 
-def _news_take(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
+def _news_take(
+    machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: datetime
+) -> HeartbeatReply | None:
     """Apply a heartbeat under a lock of the machine's row, then answer.
 
     If a phase ended that has a successor, the answer already holds the successor's order. The successor is leased after
     the report is committed, because a lease locks machine and job, which must be locked before any phase.
     """
-    taken = _news_store(machine_id, heartbeat, now)
+    taken = _news_store(machine_id, heartbeat, interval_s, now)
     if taken is None:
         return None
     machine: SeenMachine | None = taken.machine
@@ -75,7 +81,9 @@ def _news_take(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> Heartbe
             phase_succeed(phase_id=report.phase_id, fence=report.fence, machine_id=machine_id)
     if taken.is_outdated:
         machine = machine_see(machine_id=machine_id, boot_id=heartbeat.boot_id)
-    return None if machine is None else reply_build(machine, num_intervals_acked=taken.num_acked, now=now)
+    if machine is None:
+        return None
+    return reply_build(machine, num_intervals_acked=taken.num_acked, interval_s=interval_s, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +96,11 @@ class _Taken:
 
 
 @transaction.atomic
-def _news_store(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> _Taken | None:
+def _news_store(machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: datetime) -> _Taken | None:
     is_new_boot = not boot_lock(machine_id=machine_id, boot_id=heartbeat.boot_id)
     if is_new_boot and not _boot_begin(machine_id, heartbeat, now):
         return None
-    machine = beat_store(machine_id=machine_id, heartbeat=heartbeat, now=now)
+    machine = beat_store(machine_id=machine_id, heartbeat=heartbeat, interval_s=interval_s, now=now)
     if machine is None or machine.anchor_at is None:
         return None  # deleted while this waited for the lock
     ledger_extend(

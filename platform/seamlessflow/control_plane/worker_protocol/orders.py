@@ -37,13 +37,14 @@ from seamlessflow.core.scheduling.eligibility import may_keep_warm
 from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.types.tags import Role
 
-HEARTBEAT_INTERVAL_S = 1.0
 CREDENTIAL_TTL_S = 24 * 3600
 # Warm processes hold memory, so a machine starts them ahead of time for at most this many jobs.
 MAX_WARM_JOBS = 4
 
 
-def reply_build(machine: SeenMachine, *, num_intervals_acked: int, now: datetime) -> HeartbeatReply:
+def reply_build(
+    machine: SeenMachine, *, num_intervals_acked: int, interval_s: float, now: datetime
+) -> HeartbeatReply:
     gangs = gang_orders(machine.phases)
     return HeartbeatReply(
         machine_id=machine.id,
@@ -51,7 +52,7 @@ def reply_build(machine: SeenMachine, *, num_intervals_acked: int, now: datetime
         tags=machine.tags,
         orders=[_order(machine.id, phase, gangs.get(phase.id), now) for phase in machine.phases],
         warm_processes=[_warm_process(one, role) for one in _warm_jobs(machine, now) for role in one.roles],
-        interval_s=HEARTBEAT_INTERVAL_S,
+        interval_s=interval_s,
         num_intervals_acked=num_intervals_acked,
         is_cordoned=machine.is_cordoned,
         awaits_gang_of=awaited_gang(machine),
@@ -68,7 +69,7 @@ class _WarmJob:
 def _warm_jobs(machine: SeenMachine, now: datetime) -> list[_WarmJob]:
     """Return at most `MAX_WARM_JOBS` jobs that may have children here: those it works for first, then the oldest.
 
-    Every machine asks each second, so the specs come from memory instead of the database.
+    Every machine asks with each heartbeat, so the specs come from memory instead of the database.
     """
     view, here = _view(machine, now), list[_WarmJob]()
     for page in _job_pages(machine):

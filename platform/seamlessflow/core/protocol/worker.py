@@ -173,7 +173,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str]
     orders: list[PhaseOrder]
     warm_processes: list[WarmProcess]
-    interval_s: float  # time until the next heartbeat, unless a doorbell comes first
+    interval_s: (
+        float  # time until the next heartbeat, unless a doorbell or news come first; it grows with the fleet
+    )
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False
     awaits_gang_of: UUID | None = (

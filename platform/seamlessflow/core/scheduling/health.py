@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import FailPhase
+from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView
 
-HEARTBEAT_LIMIT_S = 15.0  # a machine that is silent for longer counts as lost
-SUSPICION_S = 120.0
+SUSPICION_LIMITS = 8  # after so many times its own limit, a silence is no longer suspected to be ours
 START_LIMIT_S = 1800.0
 DRAIN_LIMIT_S = 600.0
 
@@ -22,28 +22,35 @@ class Patience:
     """Tells whether every machine has had enough time to be heard again, in monotonic seconds.
 
     Heartbeats are lost while nobody can store them: before this process led, and while no machine
-    was heard at all.
+    was heard at all. `limit_s`: the longest silence that any machine is granted.
     """
 
     since_s: float
+    limit_s: float = HEARTBEAT_LIMIT_S
 
     def note(self, machines: Sequence[MachineView], now_s: float) -> None:
+        self.limit_s = max((machine.unheard_limit_s for machine in machines), default=HEARTBEAT_LIMIT_S)
         if machines and not any(machine.is_healthy for machine in machines):
             self.since_s = now_s
 
     def is_over(self, now_s: float) -> bool:
-        return now_s - self.since_s > HEARTBEAT_LIMIT_S
+        return now_s - self.since_s > self.limit_s
 
 
 def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Iterator[FailPhase]:
     heard = [machine for machine in machines if machine.is_healthy]
     vanished = [machine for machine in machines if not machine.is_healthy and machine.phase is not None]
     for machine in vanished:
-        if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > SUSPICION_S):
+        if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > suspicion_s(machine)):
             yield _fail(machine, f"{machine.name} sends no heartbeats")
     for machine in heard:
         if machine.phase is not None and (reason := _stuck(machine.phase)) is not None:
             yield _fail(machine, f"on {machine.name}: {reason}")
+
+
+def suspicion_s(machine: MachineView) -> float:
+    """Return after how long a silence a machine is given up, even if most others are silent too."""
+    return SUSPICION_LIMITS * machine.unheard_limit_s
 
 
 def _fail(machine: MachineView, reason: str) -> FailPhase:

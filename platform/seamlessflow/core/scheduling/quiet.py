@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from seamlessflow.core.scheduling.floors import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
-from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, SUSPICION_S
+from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
 from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
@@ -47,8 +47,8 @@ def _ahead_of_machine(machine: MachineView, hold_s: float) -> Iterator[float]:
     """A machine that falls silent is no longer equal to itself, so only what silence leads to counts here."""
     if machine.phase is None:
         return
-    if not machine.is_healthy and machine.unheard_s <= SUSPICION_S:
-        yield SUSPICION_S - machine.unheard_s
+    if not machine.is_healthy and (left_s := suspicion_s(machine) - machine.unheard_s) >= 0.0:
+        yield left_s
     yield from (
         limit_s - machine.phase.age_s
         for limit_s in (*_PHASE_LIMITS_S, hold_s)

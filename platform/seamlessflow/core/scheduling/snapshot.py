@@ -14,6 +14,7 @@ from seamlessflow.core.algorithms.staleness_bound import ON_POLICY, StalenessBou
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
+from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.tags import Role
 
 NO_PROJECT = UUID(int=0)
@@ -55,7 +56,8 @@ class PhaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """A machine and its live phase, if any. `unheard_s`: the time since its last heartbeat."""
+    """A machine and its live phase, if any. `unheard_s`: the time since its last heartbeat; `unheard_limit_s`: how long
+    that may be."""
 
     id: UUID
     name: str
@@ -65,6 +67,7 @@ class MachineView:
     is_draining: bool = False
     pool: str = "default"
     unheard_s: float = field(default=0.0, compare=False)
+    unheard_limit_s: float = field(default=HEARTBEAT_LIMIT_S, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
     engine_problems: Mapping[str, str] = field(default_factory=dict)  # why, for each kind that it cannot run
     has_rendezvous: bool | None = (

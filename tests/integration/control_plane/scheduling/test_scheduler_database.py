@@ -24,7 +24,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobStat
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport
 from seamlessflow.core.scheduling.decisions import Plan
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id

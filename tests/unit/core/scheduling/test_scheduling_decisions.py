@@ -19,7 +19,8 @@ from seamlessflow.core.scheduling.decisions import (
     Plan,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S, START_LIMIT_S, SUSPICION_S, Patience
+from seamlessflow.core.scheduling.health import START_LIMIT_S, Patience, suspicion_s
+from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
@@ -289,7 +290,7 @@ def test_eviction_waits_when_most_machines_go_silent_at_once() -> None:
     silent = [replace(m, is_healthy=False, unheard_s=20.0) for m in AT_WORK]
     assert of_kind(plan_of(RUNNING, machines=tuple(silent)), FailPhase) == []
     assert of_kind(plan_of(RUNNING, machines=(*silent[:2], AT_WORK[2])), FailPhase) == []
-    long_silent = [replace(m, unheard_s=SUSPICION_S + 1) for m in silent[:2]]
+    long_silent = [replace(m, unheard_s=suspicion_s(m) + 1) for m in silent[:2]]
     assert len(of_kind(plan_of(RUNNING, machines=(*long_silent, AT_WORK[2])), FailPhase)) == 2
 
 
