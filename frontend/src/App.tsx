@@ -10,6 +10,7 @@ const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
+const QueuePage = lazy(() => import("./features/queue/QueuePage"));
 const MembersPage = lazy(() => import("./features/members/MembersPage"));
 const TokensPage = lazy(() => import("./features/tokens/TokensPage"));
 const StoragePage = lazy(() => import("./features/storage/StoragePage"));
@@ -28,6 +29,7 @@ export function App() {
             <Route path="/jobs/:jobId/*" element={<JobPage />} />
             <Route path="/groups/:groupId" element={<GroupPage />} />
             <Route path="/sessions/:sessionId" element={<SessionPage />} />
+            <Route path="/queue" element={<QueuePage />} />
             <Route path="/machines" element={<MachinesPage />} />
             <Route path="/storage/*" element={<StoragePage />} />
             <Route path="/members" element={<MembersPage />} />

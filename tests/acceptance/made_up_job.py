@@ -202,6 +202,7 @@ class MadeUpJob:
             "spec_submitted": {},
             "machines": [],
             "generation": 1,
+            "priority": 0,
         }
 
     def _log(self, phase_id: str, offset: int) -> Row:

@@ -1,8 +1,9 @@
-// Name, state and times of a job, with pause, resume and cancel, each confirmed in a dialog.
+// Name, state and times of a job, with pause, resume, cancel and its priority, each in a dialog.
 import { useState } from "react";
 import { Link } from "react-router";
 import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
+import { PriorityDialog } from "../../pickers/PriorityDialog";
 import { CopyButton } from "../../ui/CopyButton";
 import { Dialog } from "../../ui/Dialog";
 import { ReasonField } from "../../ui/fields/ReasonField";
@@ -68,7 +69,11 @@ function ranFor(job: JobRow, now: number): string {
 function Actions({ job }: { job: JobRow }) {
   const [verb, setVerb] = useState<JobVerb | null>(null);
   const isOver = ENDED.has(job.state) || job.desired === "cancel";
-  const detail = useJob(job.id).data;
+  const read = useJob(job.id);
+  const detail = read.data;
+  const [isPriority, setPriority] = useState(false);
+  // The dialog decides on what it shows, so the job is read anew before it opens.
+  const openPriority = () => void read.refetch().then(() => setPriority(true));
   return (
     <div className="button-row">
       {isOver ? null : job.desired === "pause" ? (
@@ -77,6 +82,9 @@ function Actions({ job }: { job: JobRow }) {
         <ActionButton icon="pause" word="Pause" onClick={() => setVerb("pause")} />
       )}
       {isOver ? null : <ActionButton icon="stop" word="Cancel" isDanger onClick={() => setVerb("cancel")} />}
+      {isOver || !detail ? null : (
+        <ActionButton icon="queue" word={`Priority ${detail.priority}`} onClick={openPriority} />
+      )}
       <Link className="button" to={`/jobs/new?from=${job.id}`}>
         <Icon name="copy" /> Clone
       </Link>
@@ -84,6 +92,15 @@ function Actions({ job }: { job: JobRow }) {
         <Link className="button" to={`/jobs/new?imitate=${job.id}`}>
           <Icon name="tree" /> Train on its sessions
         </Link>
+      ) : null}
+      {isPriority && detail ? (
+        <PriorityDialog
+          jobId={job.id}
+          jobName={job.name}
+          generation={detail.generation}
+          priority={detail.priority}
+          onClose={() => setPriority(false)}
+        />
       ) : null}
       {verb ? <Sure key={verb} jobId={job.id} verb={verb} onClose={() => setVerb(null)} /> : null}
     </div>

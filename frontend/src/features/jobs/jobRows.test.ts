@@ -14,6 +14,7 @@ const item: JobItem = {
   waiting_reason: "",
   desired: "run",
   generation: 1,
+  priority: 0,
   latest_version: 2,
   num_tasks: null,
   progress: { num_updates_done: 2, num_updates: 10, reward_mean: 0.5 },

@@ -28,6 +28,9 @@ export function Layout({ children }: { children: ReactNode }) {
           <Link to="/" {...(isOfJobs ? { className: "active", "aria-current": "true" } : {})}>
             <Icon name="jobs" /> Jobs
           </Link>
+          <NavLink to="/queue">
+            <Icon name="queue" /> Queue
+          </NavLink>
           <NavLink to="/machines">
             <Icon name="machines" /> Machines
           </NavLink>

@@ -17,10 +17,20 @@ const STALE = 412;
 
 type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "generation">;
 
-export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose: () => void }) {
+interface Props {
+  machine: MachineRow;
+  /** Tags that the dialog proposes to add, separated by commas. */
+  added: string;
+  onClose: () => void;
+}
+
+export function EditDialog({ machine, added, onClose }: Props) {
   // The state when the dialog opened. The user decides on it, so it must still hold when the edit is sent.
   const [seen, setSeen] = useState<Seen>(machine);
-  const [edit, setEdit] = useState(() => editOf(machine));
+  const [edit, setEdit] = useState(() => {
+    const now = editOf(machine);
+    return { ...now, tags: tagsWith(now.tags, added) };
+  });
   const [reason, setReason] = useState("");
   const wanted = isChanged(seen, edit) ? edit : null;
   const preview = usePreview(machine.id, wanted);

@@ -1,6 +1,7 @@
 // Machines: their tags, role and job, and a lane over time for each, with its edits marked.
 import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
+import { useSearchParams } from "react-router";
 import { api, bodyOf } from "../../api/client";
 import { useJobsOfMachines, useMe } from "../../api/queries";
 import { keyOf, kindOf } from "../../charts/lanes/kinds";
@@ -34,7 +35,13 @@ export default function MachinesPage() {
   const state = useTopic(MACHINES.name, MACHINES.definition);
   const mayEdit = useMe().data?.is_staff ?? false;
   const [search, setSearch] = useState("");
-  const [editedId, setEditedId] = useState<string | null>(null);
+  // Another page may name the machine to edit, and the tags to add: `?edit=<id>&add=<tag>,<tag>`.
+  const [address, setAddress] = useSearchParams();
+  const [editedId, setEditedId] = useState<string | null>(address.get("edit"));
+  const close = () => {
+    setEditedId(null);
+    if (address.has("edit")) setAddress({}, { replace: true });
+  };
   const jobs = useJobsOfMachines().data ?? NO_JOBS;
   if (!state) return <Loading what="Loading machines" />;
   const all = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
@@ -63,7 +70,9 @@ export default function MachinesPage() {
           <Lanes machines={machines} state={state} />
         </div>
       )}
-      {edited ? <EditDialog key={edited.id} machine={edited} onClose={() => setEditedId(null)} /> : null}
+      {edited && mayEdit ? (
+        <EditDialog key={edited.id} machine={edited} added={address.get("add") ?? ""} onClose={close} />
+      ) : null}
     </>
   );
 }

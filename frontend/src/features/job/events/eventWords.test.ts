@@ -28,6 +28,7 @@ test("a phase event names its role and machine, whoever caused it", () => {
 });
 
 test("requests, stages and publications are put into words", () => {
+  expect(outcomeOf(event("job.priority", { data: { from: 0, to: 5 } }))).toEqual({ said: "priority 0 to 5" });
   expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "pause requested" });
   expect(outcomeOf(event("job.stage", { data: { from: "first", to: "second" } }))).toEqual({
     said: "from stage first to second",

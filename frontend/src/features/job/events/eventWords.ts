@@ -42,6 +42,7 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
 export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outcome {
   if (to_state) return { from: from_state, to: to_state };
   if (kind === "job.desired") return { said: REQUESTS[String(data.to)] ?? `${data.to} requested` };
+  if (kind === "job.priority") return { said: `priority ${data.from} to ${data.to}` };
   if (kind === "job.stage")
     return { said: data.from ? `from stage ${data.from} to ${data.to}` : `stage ${data.to} requested` };
   if (kind === "version.published") return { said: "published" };

@@ -1,0 +1,105 @@
+// The queue: the jobs that wait for machines or could use more, what each lacks, who has it, and what would help. It is
+// read over REST, again every few seconds, and at once when the live topic shows that a job began or ceased to wait.
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { useSearchParams } from "react-router";
+import { api, bodyOf } from "../../api/client";
+import { queryClient, useMe } from "../../api/queries";
+import { useTopic } from "../../live/LiveProvider";
+import { JOBS } from "../../live/topics";
+import { PriorityDialog } from "../../pickers/PriorityDialog";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
+import { useTitle } from "../../ui/useTitle";
+import { QueueCard } from "./QueueCard";
+import { type QueueEntry, signatureOf } from "./queueRows";
+
+const PAGE_SIZE = 20;
+const EVERY_MS = 3000;
+const QUEUE = "queue";
+
+function useQueue(offset: number) {
+  const query = { limit: PAGE_SIZE, offset };
+  return useQuery({
+    queryKey: [QUEUE, query],
+    queryFn: () => bodyOf(api.GET("/api/v1/queue", { params: { query } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: EVERY_MS,
+  });
+}
+
+function readAnew(): void {
+  void queryClient.invalidateQueries({ queryKey: [QUEUE] });
+}
+
+export default function QueuePage() {
+  useTitle("Queue");
+  const [address, setAddress] = useSearchParams();
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const queue = useQueue(offset);
+  const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
+  const signature = signatureOf(useTopic(JOBS.name, JOBS.definition)?.jobs.values() ?? []);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the signature says when to read anew; its text does not matter
+  useEffect(readAnew, [signature]);
+  const [raised, setRaised] = useState<{ entry: QueueEntry; priority: number } | null>(null);
+  const entries = queue.data?.results ?? [];
+  return (
+    <>
+      <div className="page-head">
+        <div>
+          <h1>Queue</h1>
+          <p className="muted">
+            Jobs that wait for machines, in the order in which they are served, then jobs at work that could use more.
+          </p>
+        </div>
+      </div>
+      <Problem error={queue.error} />
+      {queue.isPending ? <Loading what="Loading the queue" /> : null}
+      {queue.data?.count === 0 ? <NobodyWaits /> : null}
+      <ol className="queue" data-testid="queue">
+        {entries.map((entry) => (
+          <li key={entry.job_id}>
+            <QueueCard
+              entry={entry}
+              hasProjects={hasProjects}
+              onPriority={(priority) => setRaised({ entry, priority })}
+            />
+          </li>
+        ))}
+      </ol>
+      <Pager
+        offset={offset}
+        limit={PAGE_SIZE}
+        count={queue.data?.count ?? 0}
+        words={["Served earlier", "Served later"]}
+        onMove={(to) => setAddress(to ? { offset: String(to) } : {}, { replace: true })}
+      />
+      {raised ? (
+        <PriorityDialog
+          jobId={raised.entry.job_id}
+          jobName={raised.entry.job_name}
+          generation={raised.entry.generation}
+          priority={raised.entry.priority}
+          proposed={raised.priority}
+          onClose={() => {
+            setRaised(null);
+            readAnew();
+          }}
+        />
+      ) : null}
+    </>
+  );
+}
+
+function NobodyWaits() {
+  return (
+    <section className="card empty">
+      <h2>Nobody waits</h2>
+      <p className="muted">
+        Every job has the machines that it can use. A job that lacks some appears here, with the machines that would
+        fit, who has them, and the cheapest way to let it begin.
+      </p>
+    </section>
+  );
+}
