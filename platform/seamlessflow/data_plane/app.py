@@ -52,6 +52,7 @@ from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.notices import ENGINES, notices_hear
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.suspicions import SuspicionLog
+from seamlessflow.data_plane.turns.engines.turn_news import TurnNews
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
@@ -100,7 +101,7 @@ class Gateway:
             name,
             settings.public_url,
             demands=engines.demands,
-            turns=engines.turns.most_taken,
+            turns=engines.turns.most_lately,
             on_news=partial(engines.shares_set, name),
         )
         endings = Endings(self._pool, self._membership)
@@ -150,6 +151,7 @@ class Gateway:
             task_supervised(writer.run(), name="writer"),
             task_supervised(maintenance.run(), name="maintenance"),
             task_supervised(held.run(), name="held time"),
+            task_supervised(TurnNews(self._pool, self._membership, engines).run(), name="turn news"),
             task_supervised(expiry.run(), name="expiry"),
             task_supervised(endings.run(), name="endings"),
             task_supervised(self._listen(maintenance, room, registry), name="listen"),

@@ -52,7 +52,7 @@ class Membership:
     name: str  # the base URL at which other gateways reach this one
     public_url: str
     demands: Callable[[], Demands] = _no_demands
-    turns: Callable[[], Demands] = _no_demands  # the most that ran or waited since it was asked last, by job
+    turns: Callable[[], Demands] = _no_demands  # the most that ran or waited lately, by job
     on_news: Callable[[Mapping[str, Demands]], None] = _nobody
     epoch: int = 0  # 0: it has not joined yet
     _members: dict[str, Member] = field(default_factory=dict)

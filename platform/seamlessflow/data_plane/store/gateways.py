@@ -75,6 +75,14 @@ async def gateway_sign(
     return cursor.rowcount == 1
 
 
+async def gateway_turns_set(connection: Connection, epoch: int, turns: Mapping[UUID, int]) -> bool:
+    """Write how many turns run or wait, by job, between two signs of life. Returns False if the epoch has ended."""
+    cursor = await connection.execute(
+        "UPDATE trajectory_gateway SET turns = %s WHERE epoch = %s", [_counts(turns), epoch]
+    )
+    return cursor.rowcount == 1
+
+
 def _counts(numbers: Mapping[UUID, int]) -> Jsonb:
     return Jsonb({str(key): number for key, number in numbers.items()})
 

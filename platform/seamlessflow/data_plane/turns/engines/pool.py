@@ -119,6 +119,10 @@ class EnginePool:
                 wanted[phase] += math.ceil(len(waiters) / len(phases))
         return {phase: number for phase, number in wanted.items() if number}
 
+    def slots_by_job(self) -> dict[UUID, int]:
+        """Return how many turns an engine of each job decodes at once, for jobs that have one."""
+        return {entry.engine.job_id: entry.engine.num_slots for entry in self._entries.values()}
+
     def shares_set(self, own: str, demands: Mapping[str, Mapping[UUID, int]]) -> None:
         """Take this gateway's share of each engine, by what each gateway wants of it; `own` is this one's name."""
         self._own, self._wanted = own, demands

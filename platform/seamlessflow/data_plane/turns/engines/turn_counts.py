@@ -1,6 +1,6 @@
 """How many turns of each job run at engines or wait for one, for the scheduler to give the job as many engines.
 
-A sign of life tells the most there were since the last one, because turns come and go within milliseconds.
+Turns come and go within milliseconds, so what counts is the most there were in this period and the one before.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ from uuid import UUID
 @dataclass(slots=True)
 class TurnCounts:
     _now: dict[UUID, int] = field(default_factory=dict)
-    _most: dict[UUID, int] = field(default_factory=dict)
+    _most: dict[UUID, int] = field(default_factory=dict)  # in this period
+    _before: dict[UUID, int] = field(default_factory=dict)  # in the one before
 
     def begin(self, job_id: UUID) -> None:
         num = self._now[job_id] = self._now.get(job_id, 0) + 1
@@ -23,7 +24,12 @@ class TurnCounts:
         if not self._now[job_id]:
             del self._now[job_id]
 
-    def most_taken(self) -> Mapping[UUID, int]:
-        """Return the most turns of each job at one time since the last call."""
-        most, self._most = self._most, dict(self._now)
-        return most
+    def most_lately(self) -> Mapping[UUID, int]:
+        """Return the most turns of each job at one time, in this period and the one before."""
+        return {
+            job_id: max(self._most.get(job_id, 0), self._before.get(job_id, 0))
+            for job_id in self._most.keys() | self._before.keys()
+        }
+
+    def period_end(self) -> None:
+        self._before, self._most = self._most, dict(self._now)

@@ -222,7 +222,7 @@ async def test_an_engine_that_joins_is_shared_at_once(pool: EnginePool, turns: T
     assert len(turns.served) == 1
 
 
-async def test_the_most_turns_that_ran_or_waited_since_the_last_look_are_told(
+async def test_the_most_turns_that_ran_or_waited_in_the_last_two_periods_are_told(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1)])
@@ -230,12 +230,14 @@ async def test_the_most_turns_that_ran_or_waited_since_the_last_look_are_told(
         await turns.start(str(number), EngineRequest(JOB))
     await turns.start("other", EngineRequest(OTHER_JOB))
     await turns.end("0")
-    assert pool.turns.most_taken() == {JOB: CAPACITY + 2, OTHER_JOB: 1}
+    assert pool.turns.most_lately() == {JOB: CAPACITY + 2, OTHER_JOB: 1}
 
+    pool.turns.period_end()
     turns.tasks["other"].cancel()
     for number in range(1, 6):
         await turns.end(str(number))
-    assert pool.turns.most_taken() == {JOB: CAPACITY + 1, OTHER_JOB: 1}, (
-        "what there was at the last look counts"
-    )
-    assert pool.turns.most_taken() == {JOB: CAPACITY - 4}
+    assert pool.turns.most_lately() == {JOB: CAPACITY + 2, OTHER_JOB: 1}, "a moment with few turns is no news"
+    pool.turns.period_end()
+    assert pool.turns.most_lately() == {JOB: CAPACITY + 1, OTHER_JOB: 1}
+    pool.turns.period_end()
+    assert pool.turns.most_lately() == {JOB: CAPACITY - 4}

@@ -1,0 +1,52 @@
+"""Tells the scheduler at once if a job wants another number of engines than it was told.
+
+It takes the counts of turns and writes them to this gateway's row. The sign of life tells the same numbers once a
+second, which is too late where several jobs share machines: an engine whose batch has ended would stand idle beside
+jobs that want it. Nothing is written while no job wants more or fewer engines.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+from seamlessflow.core.scheduling.demand import engines_for
+from seamlessflow.data_plane.gateways.membership import Membership
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
+from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.gateways import gateway_turns_set
+from seamlessflow.data_plane.turns.engines.pool import EnginePool
+
+PERIOD_S = 0.25
+log = logging.getLogger(__name__)
+
+
+class TurnNews:
+    def __init__(self, pool: Pool, membership: Membership, engines: EnginePool) -> None:
+        self._pool = pool
+        self._membership = membership
+        self._engines = engines
+        self._told: Mapping[UUID, int] = {}  # engines, by job
+
+    async def run(self) -> None:
+        """Look once per period until cancelled. If the database is unreachable, try again in the next one."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            try:
+                await self.look()
+            except DATABASE_AWAY as error:
+                log.warning("turns are not told, the database is unreachable: %s", str(error).strip())
+
+    async def look(self) -> None:
+        """End a period, and tell what it showed if that is news."""
+        turns = self._engines.turns.most_lately()
+        self._engines.turns.period_end()
+        slots = self._engines.slots_by_job()
+        # Before a job has an engine, its slots are unknown, and every turn more is news.
+        wanted = {job_id: engines_for(num, slots.get(job_id, 1)) for job_id, num in turns.items() if num}
+        if wanted == self._told:
+            return
+        async with self._pool.connection() as connection, connection.transaction():
+            if await gateway_turns_set(connection, self._membership.epoch, turns):
+                await scheduler_notify(connection, "turns")
+                self._told = wanted

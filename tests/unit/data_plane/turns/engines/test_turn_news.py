@@ -1,0 +1,112 @@
+"""A job that wants another number of engines is told within a period; one that wants as many as before is not."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.data_plane.gateways.membership import Membership
+from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.jobs import Engine
+from seamlessflow.data_plane.turns.engines.pool import EnginePool
+from seamlessflow.data_plane.turns.engines.turn_news import TurnNews
+
+JOB = UUID(int=1)
+NUM_SLOTS = 8
+
+
+class Rows:
+    """Stands for the database: keeps what was written, and answers that the gateway's row is there or not."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.num_notified = 0
+        self.has_row = True
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator["Rows"]:
+        yield self
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        yield
+
+    async def execute(self, query: str, values: list[Any]) -> "Rows":
+        if query.startswith("UPDATE"):
+            self.told.append(values[0].obj)
+        else:
+            self.num_notified += 1
+        return self
+
+    @property
+    def rowcount(self) -> int:
+        return int(self.has_row)
+
+
+@pytest.fixture
+def engines() -> EnginePool:
+    pool = EnginePool(lambda: 0.0, max_held=100)
+    pool.table_set([Engine(UUID(int=2), JOB, "http://engine", 0, "", NUM_SLOTS)])
+    return pool
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+def news(engines: EnginePool, rows: Rows) -> TurnNews:
+    return TurnNews(cast(Pool, rows), Membership("http://gateway", "http://gateway"), engines)
+
+
+def begin(engines: EnginePool, num: int) -> None:
+    for _ in range(num):
+        engines.turns.begin(JOB)
+
+
+def end(engines: EnginePool, num: int) -> None:
+    for _ in range(num):
+        engines.turns.end(JOB)
+
+
+async def test_turns_that_need_one_more_engine_are_told_at_once(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    begin(engines, NUM_SLOTS)
+    await news.look()
+    begin(engines, 1)
+    await news.look()
+    assert rows.told == [{str(JOB): NUM_SLOTS}, {str(JOB): NUM_SLOTS + 1}]
+    assert rows.num_notified == 2
+
+
+async def test_as_many_engines_as_before_are_no_news(engines: EnginePool, news: TurnNews, rows: Rows) -> None:
+    begin(engines, NUM_SLOTS)
+    await news.look()
+    end(engines, NUM_SLOTS - 1)
+    for _ in range(3):
+        await news.look()
+    assert len(rows.told) == 1
+
+
+async def test_the_end_of_all_turns_is_told_after_two_periods(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    begin(engines, 1)
+    await news.look()
+    end(engines, 1)
+    for _ in range(3):
+        await news.look()
+    assert [told.get(str(JOB), 0) for told in rows.told] == [1, 0]
+
+
+async def test_what_no_row_took_is_told_again(engines: EnginePool, news: TurnNews, rows: Rows) -> None:
+    rows.has_row = False
+    begin(engines, 1)
+    await news.look()
+    rows.has_row = True
+    await news.look()
+    assert (len(rows.told), rows.num_notified) == (2, 1)
