@@ -52,6 +52,11 @@ class Phase(models.Model):
     )
     next_num_batches = models.PositiveIntegerField(null=True)
     next_reason = models.TextField(blank=True, default="", db_default="")
+    num_read_again_tokens = models.PositiveBigIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Rollout: tokens that other engines had to read again because turns left this one.",
+    )
     gang_id = models.UUIDField(
         null=True, db_index=True, help_text="Train: shared by the phases of one gang, on several machines."
     )
@@ -79,6 +84,11 @@ class Phase(models.Model):
         indexes = [
             models.Index(fields=["job", "state"], name="phase_job_state"),
             models.Index(fields=["job", "role", "-leased_at"], name="phase_job_role_leased"),
+            models.Index(
+                fields=["next_job"],
+                name="phase_taken_over",
+                condition=models.Q(next_job__isnull=False, num_read_again_tokens__gt=0),
+            ),
         ]
 
     def __str__(self) -> str:

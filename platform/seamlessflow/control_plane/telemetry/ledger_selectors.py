@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, Sum
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import Lull
 from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
@@ -51,10 +52,14 @@ class MachineLedger:
 
 @dataclass(frozen=True, slots=True)
 class JobLedger:
-    """The ledgers of a job's machines. `activity` covers all of them; work for other jobs is a kind of its own."""
+    """The ledgers of a job's machines. `activity` covers all of them; work for other jobs is a kind of its own.
+
+    `num_read_again_tokens`: what handing machines over to this job cost, whoever had them before.
+    """
 
     machines: list[MachineLedger]
     activity: Activity
+    num_read_again_tokens: int
 
 
 def machine_ledger(
@@ -80,7 +85,20 @@ def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLed
             for machine, of_machine in spans.items()
         ],
         activity=_activity(of_job, lulls),
+        num_read_again_tokens=_read_again_for(job, since),
     )
+
+
+def _read_again_for(job: Job, since: datetime) -> int:
+    """Return how many tokens of turns were read again elsewhere because their machines were handed over to the job."""
+    ended = Phase.objects.filter(num_read_again_tokens__gt=0, ended_at__gte=since)
+    taken_from_others = ended.filter(next_job=job)
+    taken_from_itself = ended.filter(job=job, next_job=None).exclude(next_role="")
+    totals = (
+        rows.aggregate(total=Sum("num_read_again_tokens"))["total"] or 0
+        for rows in (taken_from_others, taken_from_itself)
+    )
+    return sum(totals)
 
 
 def _is_others(span: LedgerSpan, job: Job) -> bool:

@@ -74,6 +74,12 @@ class JobLedgerOutput(ActivityOutput):
     """Where the time of all machines of the job went. Their work for other jobs has the state `other_jobs`."""
 
     machines = MachineLedgerOutput(many=True)
+    num_read_again_tokens = serializers.IntegerField(
+        help_text=(
+            "Tokens that engines read again because machines were handed over to this job, whichever job's turns "
+            "they belong to."
+        )
+    )
 
 
 class SummaryOutput(serializers.Serializer):

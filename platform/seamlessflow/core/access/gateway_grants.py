@@ -41,7 +41,7 @@ GRANTS: Mapping[str, Grant] = {
     "cluster_machine": _READ,
     "jobs_job": _READ,
     "policies_policyversion": _READ,
-    "scheduling_phase": _READ,
+    "scheduling_phase": Grant(select=(ALL,), update=("num_read_again_tokens",)),
     "common_event": Grant(select=("kind", "subject_id"), insert=(ALL,)),
     "telemetry_metricpoint": _KEEP,
     "trajectory_batch": _KEEP,

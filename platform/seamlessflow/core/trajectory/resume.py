@@ -118,12 +118,19 @@ class AnswerProgress:
         elif self.num_remaining <= 0:
             self.finish_reason = FinishReason.LENGTH
 
-    def moved(self) -> None:
-        """Record a hand-over: the engine gave up the answer, and another one continues it."""
+    def moved(self) -> int:
+        """Record a hand-over: the engine gave up the answer, and another one continues it.
+
+        Returns how many tokens the next engine reads again: those that this one has had in its cache, which are none
+        if it added none.
+        """
+        num_before = self.handover_at[-1] if self.handover_at else 0
+        num_read_again = len(self.next_prompt) // TOKEN_BYTES if self.num_tokens > num_before else 0
         self.num_handovers += 1
         self.handover_at += (self.num_tokens,)
         if self.token_ids:
             self.num_continuations += 1
+        return num_read_again
 
     def cut(self, num_tokens: int) -> None:
         """Finish the answer after its first `num_tokens` tokens, which complete a stop string; drop the others."""

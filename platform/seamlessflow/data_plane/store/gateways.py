@@ -83,6 +83,15 @@ async def gateway_turns_set(connection: Connection, epoch: int, turns: Mapping[U
     return cursor.rowcount == 1
 
 
+async def read_again_book(connection: Connection, tokens: Mapping[UUID, int]) -> None:
+    """Add to phases how many tokens of their turns other engines had to read again."""
+    await connection.execute(
+        """UPDATE scheduling_phase p SET num_read_again_tokens = num_read_again_tokens + fresh.num_tokens
+           FROM unnest(%s::uuid[], %s::bigint[]) AS fresh (id, num_tokens) WHERE p.id = fresh.id""",
+        [list(tokens), list(tokens.values())],
+    )
+
+
 def _counts(numbers: Mapping[UUID, int]) -> Jsonb:
     return Jsonb({str(key): number for key, number in numbers.items()})
 

@@ -125,7 +125,7 @@ class RolloutManager:
 
     def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:
         self._pool.cool_down(engine)
-        progress.moved()
+        self._pool.read_again.add(engine.phase_id, progress.moved())
         metrics.HANDOVERS.inc()
         if progress.token_ids:
             metrics.CONTINUATIONS.inc()

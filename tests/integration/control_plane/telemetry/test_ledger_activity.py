@@ -9,8 +9,11 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
+from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
@@ -145,6 +148,28 @@ def test_the_time_of_a_job_excludes_what_its_machines_did_for_others(cast: Cast)
     assert next(iter(summary)) == "time"
     productive_s = [machine["productive_share"] * machine["window_s"] for machine in ledger["machines"]]
     assert productive_s == pytest.approx([36.0, 36.0])
+
+
+def test_tokens_read_again_are_booked_against_the_job_that_got_the_machine(cast: Cast) -> None:
+    holder, taker = cast.job(is_running=True), cast.job(is_running=True)
+    machine = worker_make("alpha", "rollout", "train").machine
+    ended_at = database_now()
+    for num_tokens, role, next_job in ((5, Role.TRAIN, None), (30, Role.ROLLOUT, taker), (200, None, None)):
+        phase = phase_make(holder, machine, Role.ROLLOUT)
+        Phase.objects.filter(id=phase.id).update(
+            state=PhaseState.ENDED,
+            num_read_again_tokens=num_tokens,
+            next_role=role or "",
+            next_job=next_job,
+            ended_at=ended_at,
+        )
+
+    counts = {
+        job: asked(cast.owner, f"jobs/{show_id(IdKind.JOB, job.id)}/ledger")["num_read_again_tokens"]
+        for job in (holder, taker)
+    }
+
+    assert counts == {holder: 5, taker: 30}, "nobody took the machine of the last phase"
 
 
 def test_trained_tokens_per_second_is_the_sum_of_tokens_over_the_time(cast: Cast) -> None:

@@ -23,6 +23,12 @@ def script(prompt: str) -> str:
     return ANSWER
 
 
+def num_read_again(world: GatewayWorld) -> int:
+    """Return how many tokens are booked as read again because turns left their phases."""
+    ((num_tokens,),) = world.sql("SELECT sum(num_read_again_tokens)::int FROM scheduling_phase")
+    return int(num_tokens)
+
+
 async def session_key(world: GatewayWorld) -> str:
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     key: str = group["sessions"][0]["api_key"]
@@ -83,6 +89,13 @@ async def test_an_aborted_answer_goes_on_and_plain_clients_do_not_notice(gateway
     assert (spans, handovers, continuations) == ([0, 0], 2, 2)
     num_tokens = len(engines[0].text.tokenizer.encode(ANSWER).ids)
     assert answer["usage"]["completion_tokens"] == num_tokens
+    num_prompt = answer["usage"]["prompt_tokens"]
+    expected = (num_prompt + 9) + (num_prompt + 18)
+
+    async def is_booked() -> bool:
+        return bool(num_read_again(gateway_world) == expected)
+
+    await gateway_world.until(is_booked, what=f"{expected} tokens are booked as read again")
 
 
 async def test_a_version_that_changes_in_mid_turn_is_recorded_token_by_token(

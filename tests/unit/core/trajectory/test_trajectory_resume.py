@@ -31,6 +31,15 @@ def test_pieces_add_up_whatever_engines_they_came_from(pieces: list[tuple[list[i
     assert progress.next_prompt == b"\0" * 4 + bytes(progress.token_ids)
 
 
+def test_a_move_costs_the_tokens_that_the_engine_had_in_its_cache() -> None:
+    progress = AnswerProgress(prompt_ids=b"\0" * 4 * 10, max_tokens=1000)
+    assert progress.moved() == 0, "the turn was still waiting"
+    progress.add(piece([1, 2, 3], 0, FinishReason.ABORT))
+    assert progress.moved() == 13
+    progress.add(piece([], 0, FinishReason.ABORT))
+    assert progress.moved() == 0, "the second engine had not begun"
+
+
 def test_a_used_up_budget_ends_the_answer_even_if_the_engine_was_lost() -> None:
     progress = AnswerProgress(prompt_ids=b"", max_tokens=2)
     progress.add(piece([1, 2], 0))

@@ -23,6 +23,7 @@ from uuid import UUID
 from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
+from seamlessflow.data_plane.turns.engines.read_again import ReadAgain
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
 
@@ -86,6 +87,7 @@ class EnginePool:
     max_held: int
     jobs_over: set[UUID] = field(default_factory=set)
     turns: TurnCounts = field(default_factory=TurnCounts)
+    read_again: ReadAgain = field(default_factory=ReadAgain)
     _entries: dict[UUID, _Entry] = field(default_factory=dict)
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from seamlessflow.data_plane.gateways.membership import Membership
@@ -22,11 +23,15 @@ class Rows:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+        self.booked: list[tuple[UUID, int]] = []
+        self.is_away = False
         self.num_notified = 0
         self.has_row = True
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Rows"]:
+        if self.is_away:
+            raise psycopg.OperationalError("away")
         yield self
 
     @asynccontextmanager
@@ -34,7 +39,9 @@ class Rows:
         yield
 
     async def execute(self, query: str, values: list[Any]) -> "Rows":
-        if query.startswith("UPDATE"):
+        if "scheduling_phase" in query:
+            self.booked += zip(*values, strict=True)
+        elif query.startswith("UPDATE"):
             self.told.append(values[0].obj)
         else:
             self.num_notified += 1
@@ -110,3 +117,18 @@ async def test_what_no_row_took_is_told_again(engines: EnginePool, news: TurnNew
     rows.has_row = True
     await news.look()
     assert (len(rows.told), rows.num_notified) == (2, 1)
+
+
+async def test_tokens_read_again_are_booked_once_even_if_the_database_was_away(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    phase = UUID(int=2)
+    engines.read_again.add(phase, 40)
+    rows.is_away = True
+    with pytest.raises(psycopg.OperationalError):
+        await news.look()
+    engines.read_again.add(phase, 2)
+    rows.is_away = False
+    await news.look()
+    await news.look()
+    assert rows.booked == [(phase, 42)]
