@@ -31,7 +31,7 @@ COOLDOWN_S = 0.5  # an engine that failed gets no request for this long
 STICKY_SLACK = 8  # how many more requests the session's own engine may have than the least loaded one
 # Turns that queue at the engine, so that it can fill a free slot without asking the gateway: enough to cover the
 # moments in which the gateway is busy, few enough that an engine that joins finds turns to take.
-FOLLOWING_MIN = 4
+FOLLOWING_MIN = 2
 FOLLOWING_SHARE = 4  # one queued turn per this many slots
 
 
@@ -55,6 +55,11 @@ class _Entry:
     def capacity(self) -> int:
         num_slots = self.engine.num_slots
         return num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether the last turn that it got waits for one of its slots."""
+        return self.num_in_flight > self.engine.num_slots
 
     @property
     def has_room(self) -> bool:
@@ -180,6 +185,8 @@ class EnginePool:
             entry.share = fair_shares(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
 
     def _release(self, entry: _Entry) -> None:
+        if not entry.has_queue:  # else the next turn of the queue is decoded in its place
+            self.turns.end(entry.engine.job_id)
         entry.num_in_flight -= 1
         self._serve(entry.engine.job_id)
 
@@ -211,6 +218,8 @@ class EnginePool:
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
             entry.num_in_flight += 1
+            if not entry.has_queue:
+                self.turns.begin(request.job_id)
             return entry
         clock = hold or StallTimer()
         clock.begin(self.clock())
@@ -229,12 +238,15 @@ class EnginePool:
         heapq.heappush(self._waiters.setdefault(request.job_id, []), waiter)
         self._num_held += 1
         metrics.HELD.inc()
+        self.turns.begin(request.job_id)
         self._serve(request.job_id)  # turns ahead of it may wait for a newer version than it needs
         try:
             return await chosen
-        except asyncio.CancelledError:
+        except BaseException:
             if chosen.done() and not chosen.cancelled() and chosen.exception() is None:
                 self._release(chosen.result())  # it got an engine while it was being cancelled
+            else:
+                self.turns.end(request.job_id)
             raise
         finally:
             self._num_held -= 1
@@ -254,6 +266,8 @@ class EnginePool:
                 continue
             if entry := self._choose(waiter.request):
                 entry.num_in_flight += 1
+                if entry.has_queue:
+                    self.turns.end(job_id)
                 waiter.chosen.set_result(entry)
             elif job_id in self.jobs_over:
                 waiter.chosen.set_exception(JobOver(f"job {job_id} is over"))
@@ -277,17 +291,10 @@ class _Acquired:
         self._entry: _Entry
 
     async def __aenter__(self) -> Engine:
-        turns, job_id = self._pool.turns, self._request.job_id
-        turns.begin(job_id)
-        try:
-            self._entry = await self._pool._take(self._request, self._hold)
-        except BaseException:
-            turns.end(job_id)
-            raise
+        self._entry = await self._pool._take(self._request, self._hold)
         return self._entry.engine
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.turns.end(self._request.job_id)
         self._pool._release(self._entry)

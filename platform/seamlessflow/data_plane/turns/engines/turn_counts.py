@@ -1,6 +1,7 @@
-"""How many turns of each job run at engines or wait for one, for the scheduler to give the job as many engines.
+"""How many turns of each job are decoded or wait for an engine, for the scheduler to give the job as many engines.
 
-Turns come and go within milliseconds, so what counts is the most there were in this period and the one before.
+A turn that queues at an engine is not counted, because it needs no other engine. Turns come and go within milliseconds,
+so what counts is the most there were in this period and the one before.
 """
 
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.gateways import gateway_turns_set, read_again_book
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 
-PERIOD_S = 0.25
+PERIOD_S = 0.15  # a job's turns have been fewer for one to two of these before its engines go to others
 log = logging.getLogger(__name__)
 
 

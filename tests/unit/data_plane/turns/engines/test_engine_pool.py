@@ -11,7 +11,7 @@ from seamlessflow.data_plane.turns.rollout_manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
 NUM_SLOTS = 4
-CAPACITY = 8  # the slots and the turns queued behind them
+CAPACITY = 6  # the slots and the turns queued behind them
 
 
 def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
@@ -222,7 +222,7 @@ async def test_an_engine_that_joins_is_shared_at_once(pool: EnginePool, turns: T
     assert len(turns.served) == 1
 
 
-async def test_the_most_turns_that_ran_or_waited_in_the_last_two_periods_are_told(
+async def test_the_most_turns_that_need_an_engine_in_the_last_two_periods_are_told(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1)])
@@ -230,14 +230,39 @@ async def test_the_most_turns_that_ran_or_waited_in_the_last_two_periods_are_tol
         await turns.start(str(number), EngineRequest(JOB))
     await turns.start("other", EngineRequest(OTHER_JOB))
     await turns.end("0")
-    assert pool.turns.most_lately() == {JOB: CAPACITY + 2, OTHER_JOB: 1}
+    assert pool.turns.most_lately() == {JOB: NUM_SLOTS + 2, OTHER_JOB: 1}
 
     pool.turns.period_end()
     turns.tasks["other"].cancel()
     for number in range(1, 6):
         await turns.end(str(number))
-    assert pool.turns.most_lately() == {JOB: CAPACITY + 2, OTHER_JOB: 1}, "a moment with few turns is no news"
+    assert pool.turns.most_lately() == {JOB: NUM_SLOTS + 2, OTHER_JOB: 1}, (
+        "a moment with few turns is no news"
+    )
     pool.turns.period_end()
-    assert pool.turns.most_lately() == {JOB: CAPACITY + 1, OTHER_JOB: 1}
+    assert pool.turns.most_lately() == {JOB: NUM_SLOTS + 1, OTHER_JOB: 1}
     pool.turns.period_end()
     assert pool.turns.most_lately() == {JOB: CAPACITY - 4}
+
+
+async def test_turns_that_queue_at_an_engine_need_no_other_one(pool: EnginePool, turns: Turns) -> None:
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(str(number), EngineRequest(JOB))
+    assert pool.turns.most_lately() == {JOB: NUM_SLOTS}
+    await turns.start("replacement", EngineRequest(JOB))
+    assert pool.turns.most_lately() == {JOB: NUM_SLOTS + 1}, "it waits"
+
+
+async def test_nobody_counts_once_all_turns_are_over(pool: EnginePool, turns: Turns) -> None:
+    pool.table_set([engine(1)])
+    names = [str(number) for number in range(CAPACITY + 2)]
+    for name in names:
+        await turns.start(name, EngineRequest(JOB))
+    turns.tasks[names[-1]].cancel()
+    for name in names[:-1]:
+        await turns.end(name)
+    pool.jobs_over = {JOB}
+    for _ in range(2):
+        pool.turns.period_end()
+    assert pool.turns.most_lately() == {}
