@@ -65,17 +65,24 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def job_submit(self, spec: Mapping[str, Any]) -> Json:
-        """Submit a job. If an answer is lost, the request is repeated with the same key, so only one job is created."""
-        headers = {"Idempotency-Key": str(uuid.uuid4())}
+    def job_submit(self, spec: Mapping[str, Any], *, project: str | None = None) -> Json:
+        """Submit a job. If an answer is lost, the request is repeated with the same key, so only one job is created.
+
+        `project`: its slug, which only a token for several projects has to name.
+        """
+        asked: dict[str, Any] = {
+            "json": dict(spec),
+            "headers": {"Idempotency-Key": str(uuid.uuid4())},
+            "params": {"project": project} if project else {},
+        }
         for pause_s in SUBMIT_PAUSES_S:
             try:
-                return self._send("POST", "jobs", json=dict(spec), headers=headers)
+                return self._send("POST", "jobs", **asked)
             except ApiError as error:
                 if error.status is not None and error.status not in _PASSING_STATUSES:
                     raise
                 time.sleep(pause_s)
-        return self._send("POST", "jobs", json=dict(spec), headers=headers)
+        return self._send("POST", "jobs", **asked)
 
     def job_get(self, job_id: str) -> Json:
         return self._send("GET", f"jobs/{_segment(job_id)}")
