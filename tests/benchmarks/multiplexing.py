@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from tests.benchmarks.cluster.figures import UNITS, columns_of
+from tests.benchmarks.cluster.figures import UNITS, columns_of, outcome_of
 from tests.benchmarks.cluster.journal import Entry, Journal, digest_of
 from tests.benchmarks.cluster.layouts import (
     COLOCATED,
@@ -28,8 +28,7 @@ from tests.benchmarks.cluster.layouts import (
     machines_of,
 )
 from tests.benchmarks.cluster.long_tail import tasks_write
-from tests.benchmarks.cluster.observing import Window
-from tests.benchmarks.cluster.rounds import rounds_run, steps_of
+from tests.benchmarks.cluster.rounds import Outcome, rounds_run, steps_of
 from tests.benchmarks.cluster.running import Cluster, cluster_running
 from tests.benchmarks.cluster.tables import tables_of
 from tests.benchmarks.cluster.workloads import GROUP_SIZE, PACED, REAL, SEED, WORKLOADS, Workload
@@ -87,12 +86,12 @@ def cluster_of(workload: Workload, folder: Path) -> AbstractAsyncContextManager[
     return cluster_running(folder / f"home-{home}", machines, environ=environ)
 
 
-async def run(cluster: Cluster, workload: Workload, side: Side) -> Window:
+async def run(cluster: Cluster, workload: Workload, side: Side) -> Outcome:
     """Run one job of the workload; its model and tasks are in the installation's folder of
     models."""
     model, tasks = models_write(cluster, workload)
     spec = workload.spec(model, tasks, max_staleness=side.max_staleness)
-    return await cluster.run(side, spec, num_versions=workload.num_versions_of(side))
+    return outcome_of(await cluster.run(side, spec, num_versions=workload.num_versions_of(side)))
 
 
 def models_write(cluster: Cluster, workload: Workload) -> tuple[Path, Path]:

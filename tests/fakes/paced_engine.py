@@ -58,12 +58,14 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--slots", type=int)
     options = parser.parse_args()
-    config = json.loads((Path(options.model) / "config.json").read_text())
+    model = Path(options.model)
+    config, pace = json.loads((model / "config.json").read_text()), pace_read(model)
+    time.sleep(pace.start_s)
     runner = PacedRunner(
         num_rows=options.slots,
         max_model_len=options.max_model_len,
         vocab_size=config["vocab_size"],
-        pace=pace_read(),
+        pace=pace,
     )
     service = EmbeddedEngine(
         runner, EngineSettings(model_name="paced", weight_version=options.weight_version or "0")

@@ -69,7 +69,9 @@ class PacedStepEngine:
 
 
 def engine_load(model_path: Path, spec: JobSpec) -> PacedStepEngine:
-    return PacedStepEngine(spec, pace_read())
+    pace = pace_read(model_path)
+    time.sleep(pace.start_s)
+    return PacedStepEngine(spec, pace)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.benchmarks.cluster.journal import Entry
 from tests.benchmarks.cluster.observing import OTHERS, PLANES, Window
+from tests.benchmarks.cluster.rounds import Outcome
 
 NUM_CORES = len(os.sched_getaffinity(0))
 HAND_OVER = ("switching", "syncing", "draining", "starting")
@@ -35,6 +36,10 @@ UNITS: Mapping[str, str] = {**{name: unit for name, (unit, _) in METRICS.items()
 
 def figures_of(window: Window) -> dict[str, float]:
     return {name: of(window) for name, (_, of) in METRICS.items()}
+
+
+def outcome_of(window: Window) -> Outcome:
+    return Outcome(figures_of(window), window.time_shares(), window.cpu_shares)
 
 
 def bound_of(runs: Iterable[Mapping[str, float]], *, num_machines: int) -> float:

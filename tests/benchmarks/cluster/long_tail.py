@@ -11,7 +11,9 @@ Run as a module, it is the agent runner with this environment in place of `comma
 
 import itertools
 import json
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +67,50 @@ class LongTailEnvironment:
         await self._http.close()
 
 
-def tasks_write(path: Path, *, num_tasks: int, group_size: int, telling_every: int, seed: int) -> Path:
-    """Write tasks with lengths from a log-normal distribution.
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A log-normal distribution of answers' lengths, by its mean before it is cut. `longest` is in means."""
+
+    mean: float
+    sigma: float
+    longest: float
+
+    def draw(self, random: np.random.Generator, num: int) -> list[int]:
+        drawn = np.exp(random.normal(math.log(self.mean) - self.sigma**2 / 2, self.sigma, num))
+        return np.clip(np.rint(drawn), MIN_TOKENS, self.longest * self.mean).astype(int).tolist()  # type: ignore[no-any-return]
+
+
+LONG_TAIL = Lengths(
+    mean=MEDIAN_TOKENS * math.exp(SIGMA**2 / 2),
+    sigma=SIGMA,
+    longest=MAX_TOKENS / (MEDIAN_TOKENS * math.exp(SIGMA**2 / 2)),
+)
+
+
+def tasks_write(
+    path: Path,
+    *,
+    num_tasks: int,
+    group_size: int,
+    telling_every: int,
+    seed: int,
+    lengths: Lengths = LONG_TAIL,
+    num_words: int = 0,
+) -> Path:
+    """Write tasks with drawn lengths. `num_words`: how many words longer than its question each prompt is.
 
     The rewards of every n-th task differ within the group. The other tasks teach nothing, so
     training skips them.
     """
     random = np.random.default_rng(seed)
     rewards = np.linspace(0, 1, group_size)
+    words = " 7" * num_words
     with path.open("w") as file:
         for number in range(num_tasks):
-            drawn = np.exp(random.normal(np.log(MEDIAN_TOKENS), SIGMA, group_size))
             task = {
                 "number": number,
-                "question": f"What is {number}?",
-                "lengths": np.clip(np.rint(drawn), MIN_TOKENS, MAX_TOKENS).astype(int).tolist(),
+                "question": f"What is {number}{words}?",
+                "lengths": lengths.draw(random, group_size),
                 "rewards": (
                     random.permutation(rewards) if number % telling_every == 0 else rewards * 0
                 ).tolist(),

@@ -9,36 +9,59 @@ restarted after it. Whatever ends the measurement, the journal contains what was
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar
 
 import psycopg
 
 from seamlessflow.client import ApiError
-from tests.benchmarks.cluster.figures import THROUGHPUT, figures_of
 from tests.benchmarks.cluster.journal import Entry, Journal
-from tests.benchmarks.cluster.layouts import Side
-from tests.benchmarks.cluster.observing import Window
 from tests.benchmarks.cluster.running import Cluster, RunFailed
-from tests.benchmarks.cluster.workloads import Workload
 
 FAILURES = (RunFailed, ApiError, psycopg.Error)
 NUM_ATTEMPTS = 2
 FIRST_GUESS_S = 40.0  # of one run, before any was measured
 S_PER_MINUTE = 60
 
-ClusterOf = Callable[[Workload], AbstractAsyncContextManager[Cluster]]
-RunOf = Callable[[Cluster, Workload, Side], Awaitable[Window]]
+
+class Workload(Protocol):
+    """What is measured on sides. Workloads with the same `machines_key` run on one installation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def machines_key(self) -> Hashable: ...
+    @property
+    def num_rounds(self) -> int: ...
+
+
+class Side(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+W = TypeVar("W", bound=Workload)
+S = TypeVar("S", bound=Side)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Outcome:
+    """What a run showed; progress tells the first of the figures."""
+
+    figures: Mapping[str, float]
+    time_shares: Mapping[str, float]
+    cpu_shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[W, S]):
     """One run to be measured."""
 
-    workload: Workload
-    side: Side
+    workload: W
+    side: S
     round: int
 
     def __str__(self) -> str:
@@ -49,10 +72,10 @@ class Step:
         return self.workload.name, self.side.name, self.round
 
 
-def steps_of(workloads: Sequence[tuple[Workload, Sequence[Side]]]) -> list[Step]:
+def steps_of(workloads: Sequence[tuple[W, Sequence[S]]]) -> list[Step[W, S]]:
     """Return the steps round by round, so that an interrupted measurement has complete rounds.
     Every other round runs in reverse order."""
-    steps: list[Step] = []
+    steps: list[Step[W, S]] = []
     for round_number in range(max(workload.num_rounds for workload, _ in workloads)):
         of_round = [
             Step(workload, side, round_number)
@@ -65,11 +88,11 @@ def steps_of(workloads: Sequence[tuple[Workload, Sequence[Side]]]) -> list[Step]
 
 
 async def rounds_run(
-    steps: Sequence[Step],
+    steps: Sequence[Step[W, S]],
     journal: Journal,
     *,
-    cluster_of: ClusterOf,
-    run_of: RunOf,
+    cluster_of: Callable[[W], AbstractAsyncContextManager[Cluster]],
+    run_of: Callable[[Cluster, W, S], Awaitable[Outcome]],
     after_each: Callable[[], object],
 ) -> None:
     """Measure what the journal does not contain. Raises RunFailed if runs failed twice; all others
@@ -94,16 +117,16 @@ async def rounds_run(
 
 
 async def _measure_all(
-    pending: Sequence[Step],
+    pending: Sequence[Step[W, S]],
     journal: Journal,
     *,
-    cluster_of: ClusterOf,
-    run_of: RunOf,
+    cluster_of: Callable[[W], AbstractAsyncContextManager[Cluster]],
+    run_of: Callable[[Cluster, W, S], Awaitable[Outcome]],
     after_each: Callable[[], object],
-) -> list[Step]:
+) -> list[Step[W, S]]:
     """Use one installation for as many consecutive steps as need the same machines and succeed.
     Return the failed ones."""
-    remaining, failed = list(pending), []
+    remaining, failed = list(pending), list[Step[W, S]]()
     while remaining:
         machines = remaining[0].workload.machines_key
         async with cluster_of(remaining[0].workload) as cluster:
@@ -121,34 +144,37 @@ async def _measure_all(
     return failed
 
 
-async def _measure(step: Step, cluster: Cluster, run_of: RunOf) -> Entry:
+async def _measure(
+    step: Step[W, S], cluster: Cluster, run_of: Callable[[Cluster, W, S], Awaitable[Outcome]]
+) -> Entry:
     load, started_s = os.getloadavg()[0], time.monotonic()
-    window = await run_of(cluster, step.workload, step.side)
+    outcome = await run_of(cluster, step.workload, step.side)
     return Entry(
         workload=step.workload.name,
         side=step.side.name,
         round=step.round,
-        figures=figures_of(window),
-        time_shares=window.time_shares(),
-        cpu_shares=dict(window.cpu_shares),
+        figures=dict(outcome.figures),
+        time_shares=dict(outcome.time_shares),
+        cpu_shares=dict(outcome.cpu_shares),
         took_s=time.monotonic() - started_s,
         load_before=load,
         ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def _say_progress(step: Step, entry: Entry, remaining: Sequence[Step], journal: Journal) -> None:
+def _say_progress(step: Step[W, S], entry: Entry, remaining: Sequence[Step[W, S]], journal: Journal) -> None:
     num_done = len(journal.entries)
+    figure, value = next(iter(entry.figures.items()))
     left = "the last one"
     if remaining:
         left = f"about {remaining_s(remaining, journal.entries) / S_PER_MINUTE:.0f} min left"
     _say(
-        f"[{num_done}/{num_done + len(remaining)}] {step}: {entry.figures[THROUGHPUT]:,.0f} tokens/s, "
+        f"[{num_done}/{num_done + len(remaining)}] {step}: {figure} {value:,.3g}, "
         f"took {entry.took_s:.0f} s, load before {entry.load_before:.1f}; {left}"
     )
 
 
-def remaining_s(remaining: Sequence[Step], entries: Sequence[Entry]) -> float:
+def remaining_s(remaining: Sequence[Step[W, S]], entries: Sequence[Entry]) -> float:
     """Estimate the remaining time: a side takes as long as in another round, or else the mean of
     all runs so far."""
     took_s = {(entry.workload, entry.side): entry.took_s for entry in entries}
@@ -157,5 +183,5 @@ def remaining_s(remaining: Sequence[Step], entries: Sequence[Entry]) -> float:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"multiplexing: {text}\n")
+    sys.stdout.write(f"bench: {text}\n")
     sys.stdout.flush()

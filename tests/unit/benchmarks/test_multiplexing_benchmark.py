@@ -18,6 +18,7 @@ from tests.benchmarks.cluster.figures import (
     UNITS,
     bound_of,
     columns_of,
+    outcome_of,
 )
 from tests.benchmarks.cluster.journal import Entry, Journal, digest_of
 from tests.benchmarks.cluster.layouts import (
@@ -31,7 +32,7 @@ from tests.benchmarks.cluster.layouts import (
 )
 from tests.benchmarks.cluster.long_tail import MAX_TOKENS, MIN_TOKENS, tasks_write
 from tests.benchmarks.cluster.observing import Window
-from tests.benchmarks.cluster.rounds import Step, remaining_s, rounds_run, steps_of
+from tests.benchmarks.cluster.rounds import Outcome, Step, remaining_s, rounds_run, steps_of
 from tests.benchmarks.cluster.running import Cluster, RunFailed
 from tests.benchmarks.cluster.tables import tables_of
 from tests.benchmarks.cluster.workloads import PACED, REAL, WORKLOADS, Workload
@@ -177,12 +178,12 @@ class Runs:
         self.num_clusters += 1
         yield cast(Any, None)
 
-    async def run_of(self, cluster: Cluster, workload: Workload, side: Side) -> Window:
+    async def run_of(self, cluster: Cluster, workload: Workload, side: Side) -> Outcome:
         if self.failures.get(side.name, 0):
             self.failures[side.name] -= 1
             raise RunFailed("the job failed")
         self.measured.append(side.name)
-        return WINDOW
+        return outcome_of(WINDOW)
 
     async def measure(self, journal: Journal) -> None:
         steps = [Step(REAL[0], side, 0) for side in (MULTIPLEXED, SYNCHRONOUS, UNBOUNDED)]
