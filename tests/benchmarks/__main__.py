@@ -23,7 +23,7 @@ S_PER_HOUR = 3600
 
 Benchmark = Callable[..., Awaitable[Sequence[Row]]]
 JUDGED = frozenset({"faults", "stops"})  # a goal of theirs that is not met is a defect: status 1
-WITH_SHORT_FORM = frozenset({"aged", "learning", "multiplexing"})
+WITH_SHORT_FORM = frozenset({"aged", "fleet", "learning", "multiplexing"})
 
 
 def _of_module(name: str) -> Benchmark:
@@ -47,6 +47,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "dashboard",
         "engine",
         "faults",
+        "fleet",
         "fronts",
         "gateway",
         "gateways",
