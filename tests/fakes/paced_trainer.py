@@ -44,6 +44,7 @@ class PacedStepEngine:
             "reward/mean": batch.header.reward_mean,
             "train/num_trained_tokens": float(plan.num_trained_tokens),
             "train/num_stale_samples": float(plan.num_stale_samples),
+            "train/staleness_mean": plan.staleness_mean or 0.0,
             "train/step_s": time.monotonic() - started_s,
         }
 

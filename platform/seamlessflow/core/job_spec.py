@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
+from seamlessflow.core.admission.rule import RunAhead
 from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
@@ -96,6 +97,10 @@ class RolloutSection(SpecSection):
     """Maximum number of sessions that agent runners keep open at once."""
     max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
     """Maximum number of sequences that one engine decodes at once."""
+    run_ahead: RunAhead = RunAhead.AS_NEEDED
+    """How far generation runs ahead of training: `as_needed`, so far that the trainer does not wait, which keeps
+    samples fresh; `to_bound`, as far as `max_staleness` allows. If generation is slower than training, both are the
+    same. Agents from outside are limited by the bound only."""
 
 
 class LoraSection(SpecSection):

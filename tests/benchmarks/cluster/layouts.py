@@ -39,6 +39,7 @@ SYNCHRONOUS = Side("disaggregated, synchronous", _TRAIN, _ROLLOUT, 0)
 ONE_STEP_OFF = Side("disaggregated, one step off", _TRAIN, _ROLLOUT, 1)
 COLOCATED = Side("colocated, synchronous", _BOTH, _BOTH, 0)
 UNBOUNDED = Side("disaggregated, unbounded", _TRAIN, _ROLLOUT, FAR_AHEAD)
+DISAGGREGATED = Side("disaggregated", _TRAIN, _ROLLOUT, BOUND)
 MULTIPLEXED = Side("multiplexed", _BOTH, _ROLLOUT, BOUND)
 SIDES = (MULTIPLEXED, SYNCHRONOUS, ONE_STEP_OFF, COLOCATED, UNBOUNDED)
 

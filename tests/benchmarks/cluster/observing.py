@@ -6,6 +6,7 @@ It takes the REST API and the database of the installation, and its processes, a
 no figure includes the start or the end of the job.
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ _TOKENS = """
       AND (g.batch_number > %(first)s AND g.batch_number <= %(last)s
            OR g.state = 'dropped' AND g.ready_at > %(since)s AND g.ready_at <= %(until)s)
 """
+_STALENESS = "train/staleness_mean"
 _SAMPLED = """
     SELECT coalesce(sum(num_tokens + num_wasted_tokens), 0) FROM trajectory_node
     WHERE job_id = %(job)s AND kind = 2 AND created_at > %(since)s AND created_at <= %(until)s
@@ -52,6 +54,7 @@ class Window:
     step_s: float  # forward, backward and optimizer, summed
     seconds: Mapping[tuple[str, str], float]
     cpu_shares: Mapping[str, float]  # of one core, by process
+    mean_staleness: float = math.nan  # of the trained tokens, in versions
 
     def share(self, *states: str) -> float:
         """Return the share of machine time."""
@@ -122,6 +125,7 @@ class Observer:
             step_s=steps["train/step_s"],
             seconds=seconds,
             cpu_shares=self._cpu_shares(),
+            mean_staleness=steps[_STALENESS] / steps["train/num_trained_tokens"],
         )
 
     def _cpu_shares(self) -> Mapping[str, float]:
@@ -137,13 +141,20 @@ class Observer:
             offset += len(page)
 
     def _steps(self, first_version: int, last_version: int) -> Mapping[str, float]:
-        """Return sums over the window's training steps, by metric."""
+        """Return sums over the window's training steps, by metric; the staleness is summed over tokens."""
         columns = self._client.job_part(self._job, "metrics", since_step=first_version + 1)["metrics"]
-        sums: dict[str, float] = defaultdict(float)
-        for name, column in columns.items():
-            for step, value in zip(column["step"], column["value"], strict=True):
-                sums[name] += value if step <= last_version else 0.0
-        return sums
+        by_step = {
+            name: {
+                step: value
+                for step, value in zip(column["step"], column["value"], strict=True)
+                if step <= last_version
+            }
+            for name, column in columns.items()
+        }
+        num_tokens = by_step["train/num_trained_tokens"]
+        if (staleness := by_step.get(_STALENESS)) is not None:
+            by_step[_STALENESS] = {step: mean * num_tokens[step] for step, mean in staleness.items()}
+        return defaultdict(float, {name: sum(values.values()) for name, values in by_step.items()})
 
     def _tokens(self, since: str, until: str, first_batch: int, last_batch: int) -> tuple[float, ...]:
         """Return the tokens sampled in the window, and those sampled for groups that were trained

@@ -5,9 +5,12 @@ Call it under the job's lock. It also begins an evaluation if the newest version
 
 from dataclasses import dataclass
 
+from seamlessflow.core.admission.pace import JobPace
+from seamlessflow.core.admission.rule import Admitting, GroupCounts, RunAhead, num_admissible
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.data_plane.groups.tasks import Task, task_choose, tasks_load, tasks_unusable
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.groups.admission import batches_served, group_counts, pace_read
 from seamlessflow.data_plane.store.groups.epochs import PostgresEpochs
 from seamlessflow.data_plane.store.groups.evaluations import (
     evaluation_insert,
@@ -47,8 +50,34 @@ class Admission:
 
 
 async def training_admission(connection: Connection, job: LiveJob) -> Admission:
-    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
-    return Admission(num_admissible(job.spec, counts), counts.next_index)
+    counts, num_new = await training_room(connection, job)
+    return Admission(num_new, counts.next_index)
+
+
+async def training_room(connection: Connection, job: LiveJob) -> tuple[GroupCounts, int]:
+    """Return the job's training groups and how many new ones may begin."""
+    served = await batches_served(connection, job.job_id, job.spec.algorithm.staleness_bound)
+    pace = await _pace(connection, job, served.published)
+    late_after_s = pace.longest_s if pace is not None else None
+    counts = await group_counts(connection, job.job_id, served, late_after_s=late_after_s)
+    return counts, num_admissible(_admitting(job.spec), counts, pace)
+
+
+async def _pace(connection: Connection, job: LiveJob, published_batch: int) -> JobPace | None:
+    """Return the pace of the published batches; it is the same until the next one, so it is kept."""
+    if job.pace is None or job.pace[0] != published_batch:
+        job.pace = (published_batch, await pace_read(connection, job.job_id, published_batch))
+    return job.pace[1]
+
+
+def _admitting(spec: JobSpec) -> Admitting:
+    return Admitting(
+        groups_per_batch=spec.rollout.groups_per_batch,
+        num_updates=spec.train.num_updates,
+        bound=spec.algorithm.staleness_bound,
+        # Agents from outside bring their own tasks when they have some, so nothing but the bound refuses them.
+        run_ahead=RunAhead.TO_BOUND if spec.environment.name == "external" else spec.rollout.run_ahead,
+    )
 
 
 async def evaluation_admission(connection: Connection, job: LiveJob) -> Admission:

@@ -1,7 +1,7 @@
 """Opens sessions for agents that run outside the platform, with an API token of the project.
 
 `outcomes` ends them, and `expiry` ends those that go silent. Invariants: a request repeated with its Idempotency-Key
-opens nothing; new groups begin within the same bounds as those of runners.
+opens nothing; new groups begin as far as the staleness bound allows.
 """
 
 import datetime
@@ -18,9 +18,9 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.gateways.membership import Membership
+from seamlessflow.data_plane.groups.admission import training_room
 from seamlessflow.data_plane.groups.session_keys import SessionKeys
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
-from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     OpenGroup,
@@ -149,11 +149,11 @@ async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> 
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:
     """Return a new group to insert. Raises ApiError (429) while the job's bounds admit none."""
-    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
-    if num_admissible(job.spec, counts) < 1:
+    counts, num_new = await training_room(connection, job)
+    if num_new < 1:
         message = (
             f"The job admits no new group now: {counts.num_waiting} groups are open or wait to be trained and "
-            f"{counts.num_in_training} are in training, as many as its staleness bound or its remaining updates "
+            f"{counts.num_unserved} are in training, as many as its staleness bound or its remaining updates "
             "allow. Close sessions that have ended and try again."
         )
         raise ApiError(

@@ -1,17 +1,17 @@
-"""Counts how many new groups may begin, and records lulls: times in which runners had room and no group could begin.
+"""Reads what the admission of groups depends on, and records lulls: times in which runners had room and no group could
+begin.
 
-The counts come from durable state, so a restart never inflates them. Two bounds hold. Staleness bounds the groups that
-wait: those that are open, ready, or in a batch that engines do not serve yet are at most
-groups_per_batch × StalenessBound.num_batches_ahead. The remaining updates bound the groups to what they need, with one
-batch to spare. An engine that is too far behind to sample for training gets no turns and delays nobody. At most one
-lull of a job is open, and the next session that begins ends it. Call everything here under the job's lock.
+Everything is counted and measured in durable rows, so a restart never inflates it. An engine that is too far behind to
+sample for training gets no turns and delays nobody. At most one lull of a job is open, and the next session that begins
+ends it. Call everything here under the job's lock.
 """
 
 from dataclasses import dataclass
 from uuid import UUID
 
+from seamlessflow.core.admission.pace import NUM_BATCHES_MEASURED, JobPace, MeasuredBatch, pace_of
+from seamlessflow.core.admission.rule import GroupCounts
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role
@@ -19,31 +19,17 @@ from seamlessflow.data_plane.store.connection import Connection, new_id
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCounts:
-    num_waiting: int  # open and ready
-    num_in_training: int  # in batches that some active engine does not serve yet
-    next_index: int
-    last_batch: int
+class ServedBatches:
+    """Numbers of batches: the last one that is published, and the last ones that engines serve."""
 
-
-async def group_counts(connection: Connection, job_id: UUID, bound: StalenessBound) -> GroupCounts:
-    through = await _batch_served(connection, job_id, bound)
-    cursor = await connection.execute(
-        """SELECT (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = ANY(%(waiting)s)),
-                  (SELECT coalesce(sum(num_groups), 0)::int FROM trajectory_batch
-                   WHERE job_id = %(job)s AND number > %(through)s),
-                  (SELECT coalesce(max(index), -1) + 1 FROM trajectory_group
-                   WHERE job_id = %(job)s AND evaluation_version IS NULL),
-                  (SELECT coalesce(max(number), 0) FROM trajectory_batch WHERE job_id = %(job)s)""",
-        {"job": job_id, "waiting": [GroupState.OPEN.value, GroupState.READY.value], "through": through},
+    published: int
+    by_all: int  # by every engine within the staleness bound
+    by_any: (
+        int  # by some engine; at most one less than `published`, so that engines that are stuck delay nobody
     )
-    row = await cursor.fetchone()
-    assert row is not None
-    return GroupCounts(*row)
 
 
-async def _batch_served(connection: Connection, job_id: UUID, bound: StalenessBound) -> int:
-    """Return the last batch that every engine within the staleness bound serves."""
+async def batches_served(connection: Connection, job_id: UUID, bound: StalenessBound) -> ServedBatches:
     cursor = await connection.execute(
         """SELECT j.published_batch, array(
                       SELECT coalesce(v.batch_number, 0) FROM scheduling_phase p
@@ -55,20 +41,83 @@ async def _batch_served(connection: Connection, job_id: UUID, bound: StalenessBo
     row = await cursor.fetchone()
     assert row is not None
     published: int = row[0]
-    served: list[int] = row[1]
-    return min([published, *(batch for batch in served if bound.allows(published - batch))])
+    served = [batch for batch in row[1] if bound.allows(published - batch)] or [published]
+    return ServedBatches(
+        published, min([published, *served]), max(published - 1, min(published, max(served)))
+    )
 
 
-def num_admissible(spec: JobSpec, counts: GroupCounts) -> int:
-    """Return how many new groups may begin now."""
-    per_batch = spec.rollout.groups_per_batch
-    remaining = spec.train.num_updates - counts.last_batch
-    if remaining <= 0:
-        return 0
-    ahead = counts.num_waiting + counts.num_in_training
-    staleness_room = per_batch * spec.algorithm.staleness_bound.num_batches_ahead - ahead
-    needed = per_batch * (remaining + 1) - counts.num_waiting
-    return max(0, min(staleness_room, needed))
+async def group_counts(
+    connection: Connection, job_id: UUID, served: ServedBatches, *, late_after_s: float | None
+) -> GroupCounts:
+    """Count the groups. `late_after_s`: the age of open groups that are late; None if none are."""
+    cursor = await connection.execute(
+        """SELECT (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = ANY(%(waiting)s)),
+                  (SELECT coalesce(sum(num_groups), 0)::int FROM trajectory_batch
+                   WHERE job_id = %(job)s AND number > %(by_all)s),
+                  (SELECT coalesce(sum(num_groups), 0)::int FROM trajectory_batch
+                   WHERE job_id = %(job)s AND number > %(by_any)s),
+                  (SELECT count(*) FROM trajectory_group
+                   WHERE job_id = %(job)s AND state = %(open)s
+                     AND created_at < clock_timestamp() - make_interval(secs => %(late_after_s)s)),
+                  (SELECT coalesce(max(index), -1) + 1 FROM trajectory_group
+                   WHERE job_id = %(job)s AND evaluation_version IS NULL),
+                  (SELECT coalesce(max(number), 0) FROM trajectory_batch WHERE job_id = %(job)s)""",
+        {
+            "job": job_id,
+            "waiting": [GroupState.OPEN.value, GroupState.READY.value],
+            "open": GroupState.OPEN.value,
+            "by_all": served.by_all,
+            "by_any": served.by_any,
+            "late_after_s": late_after_s,
+        },
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return GroupCounts(*row)
+
+
+async def pace_read(connection: Connection, job_id: UUID, published_batch: int) -> JobPace | None:
+    """Measure the newest published batches. The room for a group was made by the last publication before it."""
+    cursor = await connection.execute(
+        """WITH published AS MATERIALIZED (
+               SELECT version, batch_number, published_at,
+                      lag(published_at) OVER (ORDER BY version) AS freed_at
+               FROM policies_policyversion
+               WHERE job_id = %(job)s AND batch_number > %(oldest)s AND batch_number <= %(newest)s)
+           SELECT extract(epoch FROM p.published_at - greatest(b.created_at, p.freed_at))::float8,
+                  extract(epoch FROM greatest(b.created_at - p.freed_at, interval '0'))::float8,
+                  took.sojourns_s, took.longest_s
+           FROM published p
+           JOIN trajectory_batch b ON b.job_id = %(job)s AND b.number = p.batch_number
+           CROSS JOIN LATERAL (
+               SELECT coalesce(array_agg(extract(epoch FROM g.ready_at - room.made_at)::float8)
+                                   FILTER (WHERE room.made_at IS NOT NULL), '{}') AS sojourns_s,
+                      max(extract(epoch FROM g.ready_at - g.created_at))::float8 AS longest_s
+               FROM trajectory_group g
+               CROSS JOIN LATERAL (
+                   SELECT coalesce(max(made.published_at) FILTER (WHERE made.published_at <= g.created_at),
+                                   CASE WHEN %(oldest)s > 0 THEN min(made.published_at) END) AS made_at
+                   FROM published made) room
+               WHERE g.job_id = %(job)s AND g.batch_number = b.number AND g.ready_at IS NOT NULL) took
+           WHERE p.freed_at IS NOT NULL OR b.number = 1
+           ORDER BY b.number DESC LIMIT %(num)s""",
+        {
+            "job": job_id,
+            # The groups of the oldest batch were admitted some publications earlier.
+            "oldest": published_batch - 2 * NUM_BATCHES_MEASURED,
+            "newest": published_batch,
+            "num": NUM_BATCHES_MEASURED,
+        },
+    )
+    return pace_of(
+        [
+            MeasuredBatch(
+                step_s=step_s, wait_s=wait_s or 0.0, sojourns_s=tuple(sojourns), longest_s=longest_s
+            )
+            for step_s, wait_s, sojourns, longest_s in await cursor.fetchall()
+        ]
+    )
 
 
 async def lull_begin(connection: Connection, *, job_id: UUID, project_id: UUID) -> None:

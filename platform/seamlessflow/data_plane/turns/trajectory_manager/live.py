@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from seamlessflow.core.admission.pace import JobPace
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
@@ -46,6 +47,7 @@ class LiveJob:
     num_dataset_groups: int = 0  # groups of other jobs that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
     recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)
+    pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
 
