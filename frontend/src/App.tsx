@@ -11,6 +11,7 @@ const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
 const QueuePage = lazy(() => import("./features/queue/QueuePage"));
+const SharesPage = lazy(() => import("./features/shares/SharesPage"));
 const MembersPage = lazy(() => import("./features/members/MembersPage"));
 const TokensPage = lazy(() => import("./features/tokens/TokensPage"));
 const StoragePage = lazy(() => import("./features/storage/StoragePage"));
@@ -30,6 +31,7 @@ export function App() {
             <Route path="/groups/:groupId" element={<GroupPage />} />
             <Route path="/sessions/:sessionId" element={<SessionPage />} />
             <Route path="/queue" element={<QueuePage />} />
+            <Route path="/shares" element={<SharesPage />} />
             <Route path="/machines" element={<MachinesPage />} />
             <Route path="/storage/*" element={<StoragePage />} />
             <Route path="/members" element={<MembersPage />} />

@@ -29,6 +29,8 @@ COMMANDS = {
     "submit": "jobs",
     "jobs": "jobs",
     "queue": "queue",
+    "shares": "shares",
+    "pools": "pools",
     "machines": "machines",
     "members": "members",
     "storage": "storage",

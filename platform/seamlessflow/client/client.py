@@ -19,6 +19,8 @@ import httpx
 
 from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
 from seamlessflow.client.errors import ApiError, Json, refusal_read
+from seamlessflow.client.fleet import FleetCalls
+from seamlessflow.client.paths import segment
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 # A large model is unpacked and checked before the answer comes.
@@ -35,7 +37,7 @@ class JobFailed(Exception):
         self.job = job
 
 
-class Client:
+class Client(FleetCalls):
     """A client of the REST API, with one API token."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:
@@ -85,7 +87,7 @@ class Client:
         return self._send("POST", "jobs", **asked)
 
     def job_get(self, job_id: str) -> Json:
-        return self._send("GET", f"jobs/{_segment(job_id)}")
+        return self._send("GET", f"jobs/{segment(job_id)}")
 
     def job_list(self, *, state: str | None = None) -> Iterator[Json]:
         """Yield every job, newest first, page by page."""
@@ -93,28 +95,15 @@ class Client:
 
     def job_edit(self, job_id: str, verb: str, *, reason: str = "") -> Json:
         """Cancel, pause or resume, as `verb` says. Repeating a request changes nothing."""
-        return self._send("POST", f"jobs/{_segment(job_id)}/{verb}", json={"reason": reason})
+        return self._send("POST", f"jobs/{segment(job_id)}/{verb}", json={"reason": reason})
 
     def job_stage(self, job_id: str, stage: str, *, reason: str = "") -> Json:
         """Switch the tasks of a job to one of its stages."""
-        return self._send("POST", f"jobs/{_segment(job_id)}/stage", json={"stage": stage, "reason": reason})
-
-    def job_prioritize(self, job_id: str, priority: int, *, reason: str = "") -> Json:
-        """Give a job another priority. Raises ApiError (412) if somebody edits it at the same moment."""
-        return self._send(
-            "PATCH",
-            f"jobs/{_segment(job_id)}",
-            json={"priority": priority, "reason": reason},
-            headers={"If-Match": f'"{self.job_get(job_id)["generation"]}"'},
-        )
-
-    def queue(self, *, project: str | None = None) -> Iterator[Json]:
-        """Yield the jobs that wait for machines, in the order in which they are served, page by page."""
-        return self._pages("queue", **({"project": project} if project else {}))
+        return self._send("POST", f"jobs/{segment(job_id)}/stage", json={"stage": stage, "reason": reason})
 
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
         """Return `part`: versions, evaluations, metrics, events, phases, groups, ledger or audit."""
-        return self._send("GET", f"jobs/{_segment(job_id)}/{part}", params=params)
+        return self._send("GET", f"jobs/{segment(job_id)}/{part}", params=params)
 
     def job_metrics(self, job_id: str, names: Sequence[str] = (), **params: Any) -> Json:
         """Return a job's metrics in buckets (all of them without `names`); `params` are those of the operation
@@ -142,7 +131,7 @@ class Client:
         Raises FileExistsError, ApiError.
         """
         with folder_made(folder) as made:
-            path = f"jobs/{_segment(job_id)}/versions/{version}/export"
+            path = f"jobs/{segment(job_id)}/versions/{version}/export"
             tar_receive(self._http, path, made, params={"form": form})
 
     def trajectories_export(self, job_id: str, folder: Path) -> None:
@@ -153,12 +142,12 @@ class Client:
         with folder_made(folder) as made:
             for name in ("sessions.parquet", "nodes.parquet"):
                 with (made / name).open("wb") as file:
-                    file_receive(self._http, f"jobs/{_segment(job_id)}/trajectories/{name}", file)
+                    file_receive(self._http, f"jobs/{segment(job_id)}/trajectories/{name}", file)
 
     def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
         """Return a session's trajectory tree; with `tokens`, also the ids and logprobs of each node."""
         return self._send(
-            "GET", f"sessions/{_segment(session_id)}", params={"tokens": "true"} if tokens else {}
+            "GET", f"sessions/{segment(session_id)}", params={"tokens": "true"} if tokens else {}
         )
 
     def job_watch(
@@ -210,7 +199,7 @@ class Client:
         """Retag, cordon or drain. Raises ApiError (412) if the machine is no longer at `generation`."""
         return self._send(
             "PATCH",
-            f"machines/{_segment(machine_id)}",
+            f"machines/{segment(machine_id)}",
             json={**changes, "reason": reason},
             headers={"If-Match": f'"{generation}"'},
         )
@@ -223,13 +212,13 @@ class Client:
     def machine_events(self, machine_id: str, *, limit: int = 50) -> list[Json]:
         """Return edits of a machine, newest first."""
         return list(
-            self._send("GET", f"machines/{_segment(machine_id)}/events", params={"limit": limit})["results"]
+            self._send("GET", f"machines/{segment(machine_id)}/events", params={"limit": limit})["results"]
         )
 
     def machine_ledger(self, machine_id: str, *, since: str, until: str) -> Json:
         """Return what the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
         return self._send(
-            "GET", f"machines/{_segment(machine_id)}/ledger", params={"since": since, "until": until}
+            "GET", f"machines/{segment(machine_id)}/ledger", params={"since": since, "until": until}
         )
 
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
@@ -260,7 +249,7 @@ class Client:
         return self._send("POST", "tokens", json={"name": name, **body})
 
     def token_revoke(self, token_id: str) -> None:
-        self._send("DELETE", f"tokens/{_segment(token_id)}")
+        self._send("DELETE", f"tokens/{segment(token_id)}")
 
     def member_list(self, project: str) -> list[Json]:
         return list(self._pages(_members(project)))
@@ -272,11 +261,11 @@ class Client:
         )
 
     def member_change(self, project: str, username: str, *, role: str) -> Json:
-        return self._send("PATCH", f"{_members(project)}/{_segment(username)}", json={"role": role})
+        return self._send("PATCH", f"{_members(project)}/{segment(username)}", json={"role": role})
 
     def member_remove(self, project: str, username: str) -> None:
         """Remove a member and revoke their tokens of the project. Raises ApiError (409) for the last owner."""
-        self._send("DELETE", f"{_members(project)}/{_segment(username)}")
+        self._send("DELETE", f"{_members(project)}/{segment(username)}")
 
     def storage(self) -> list[Json]:
         """Return bytes by project and kind."""
@@ -381,11 +370,4 @@ def _content_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _members(project: str) -> str:
-    return f"projects/{_segment(project)}/members"
-
-
-def _segment(identifier: str) -> str:
-    """Check an identifier before it is used in a path, so that it cannot lead elsewhere. Raises ApiError."""
-    if not re.fullmatch(r"[\w-]+", identifier, re.ASCII):
-        raise ApiError(f"{identifier!r} is not an identifier", status=404)
-    return identifier
+    return f"projects/{segment(project)}/members"

@@ -6,12 +6,14 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from seamlessflow.control_plane.accounts import apis as accounts
 from seamlessflow.control_plane.accounts import member_apis as members
 from seamlessflow.control_plane.cluster import apis as cluster
+from seamlessflow.control_plane.cluster import pool_apis as pools
 from seamlessflow.control_plane.common.http import fields
 from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.jobs import extension_apis as extensions
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
 from seamlessflow.control_plane.scheduling import queue_apis as queues
+from seamlessflow.control_plane.scheduling import share_apis as shares
 from seamlessflow.control_plane.storage import apis as storage
 from seamlessflow.control_plane.telemetry import metric_apis as metrics
 from seamlessflow.control_plane.telemetry import summary_apis as summaries
@@ -44,6 +46,10 @@ urlpatterns = [
     path("machines/<machine:machine_id>/preview", scheduling.MachinePreviewApi.as_view()),
     path("machines/<machine:machine_id>/events", cluster.MachineEventListApi.as_view()),
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
+    path("pools", pools.PoolListApi.as_view()),
+    path("pools/<slug:pool>/grants/<slug:slug>", pools.PoolGrantApi.as_view()),
+    path("shares", shares.ShareListApi.as_view()),
+    path("shares/<slug:slug>", shares.ShareEditApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
     path("uploads", uploads.UploadApi.as_view()),
     path("jobs/<job:job_id>/trajectories/<str:table>", storage.JobTrajectoriesApi.as_view()),

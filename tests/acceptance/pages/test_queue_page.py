@@ -95,8 +95,12 @@ def test_the_queue_says_what_each_job_lacks_who_has_it_and_what_is_cheapest(page
     expect(first).to_contain_text("calculator-h200")
     expect(first).to_contain_text("waits for 4 min 20 s")
     expect(first).to_contain_text("m2 works for a job of another project")
-    expect(first.get_by_role("link", name="Open the job essays")).to_have_attribute("href", f"/jobs/{OTHER_ID}")
-    expect(first.get_by_role("listitem").filter(has_text="Cheapest")).to_contain_text("Give alpha the tag gpu")
+    expect(first.get_by_role("link", name="Open the job essays")).to_have_attribute(
+        "href", f"/jobs/{OTHER_ID}"
+    )
+    expect(first.get_by_role("listitem").filter(has_text="Cheapest")).to_contain_text(
+        "Give alpha the tag gpu"
+    )
     expect(cards.last).to_contain_text("At work")
     expect(cards.last.get_by_role("button")).to_have_count(0)
     assert accessibility_faults(page) == []

@@ -311,3 +311,25 @@ def test_the_queue_and_a_priority_are_shown_and_changed(cast: Cast) -> None:
     assert json.loads("\n".join(said("queue", "--json", "--project", "default")))[0]["priority"] == -7
     assert "there is no project elsewhere" in refused("queue", "--project", "elsewhere")
     assert Event.objects.get(kind="job.priority").reason == "later"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_shares_and_pools_are_listed_and_edited(cast: Cast) -> None:
+    worker_make("alpha", "train")
+    Machine.objects.update(pool="lab")
+    assert said("shares", "set", "elsewhere", "--weight", "2", "--quota", "3", "--reason", "r")[0].startswith(
+        "elsewhere            weight 2      quota 3      entitled to 0.0    holds 0"
+    )
+    said("shares", "set", "elsewhere", "--quota", "none", "--reason", "r")
+    assert [line.split()[0] for line in said("shares", "list")] == ["default", "elsewhere"]
+    assert json.loads("\n".join(said("shares", "list", "--json")))[1]["machine_quota"] is None
+    assert "--weight" in refused("shares", "set", "elsewhere", "--reason", "r")
+    assert "from 1 on, or none" in refused("shares", "set", "elsewhere", "--quota", "0", "--reason", "r")
+
+    assert said("pools", "grant", "lab", "default") == ["default may use the pool lab"]
+    assert said("pools", "list") == [
+        "default                 0 machines  open to every project",
+        "lab                     1 machine   open to default",
+    ]
+    said("pools", "revoke", "lab", "default", "--reason", "r")
+    assert said("pools", "list")[1].endswith("open to no project")

@@ -34,6 +34,9 @@ export function Layout({ children }: { children: ReactNode }) {
           <NavLink to="/machines">
             <Icon name="machines" /> Machines
           </NavLink>
+          <NavLink to="/shares">
+            <Icon name="shares" /> Shares
+          </NavLink>
           <NavLink to="/storage">
             <Icon name="disk" /> Storage
           </NavLink>

@@ -27,6 +27,10 @@ describe("an offer of the queue", () => {
     expect(actionOf({ ...OFFER, kind: "priority", value: 3 })).toEqual({ priority: 3, word: "Raise…" });
   });
 
+  it("leads to the shares, where operators raise quotas and grant pools", () => {
+    expect(actionOf({ ...OFFER, kind: "quota", value: 3 })).toEqual({ to: "/shares", word: "Open shares" });
+  });
+
   it("has no action if the reader may not do it, or if it is to wait", () => {
     expect(actionOf({ ...OFFER, kind: "priority", value: 3, may_do: false })).toBeNull();
     expect(actionOf(OFFER)).toBeNull();

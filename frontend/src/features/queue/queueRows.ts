@@ -31,6 +31,9 @@ export function actionOf(offer: Offer): Action {
         : null;
     case "priority":
       return offer.value === null ? null : { priority: offer.value, word: "Raise…" };
+    case "quota":
+    case "grant":
+      return { to: "/shares", word: "Open shares" };
     default:
       return null;
   }

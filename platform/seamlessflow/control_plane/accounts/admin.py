@@ -17,6 +17,7 @@ from seamlessflow.control_plane.accounts.admin_access import access_of_staff, ma
 from seamlessflow.control_plane.accounts.models import Membership, Project, Token, TokenKind, User
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.accounts.services import token_revoke
+from seamlessflow.control_plane.accounts.shares import SHARE_FIELDS, share_record
 from seamlessflow.control_plane.common.admin import KeptAdmin, ReadOnlyAdmin, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.core.access.operations import Operation
@@ -75,7 +76,18 @@ class ProjectAdmin(KeptAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
         """What a project takes from the others is for superusers to decide, not for its owners."""
         fixed = tuple(super().get_readonly_fields(request, obj))
-        return fixed if _is_superuser(request) else (*fixed, "weight", "machine_quota")
+        return fixed if _is_superuser(request) else (*fixed, *SHARE_FIELDS)
+
+    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        """Leave the event that an edit of the share leaves over REST."""
+        edited = [field for field in SHARE_FIELDS if change and field in form.changed_data]
+        before = {field: form.initial.get(field) for field in edited}
+        super().save_model(request, obj, form, change)
+        if edited:
+            after = {field: getattr(obj, field) for field in edited}
+            share_record(
+                project=obj, before=before, after=after, reason="admin site", author=author_of(request)
+            )
 
 
 @admin.register(Token)

@@ -8,7 +8,7 @@ app_name = "dashboard"
 urlpatterns = [
     path("signout", views.sign_out, name="sign_out"),
     re_path(
-        r"^$|^(?:jobs|queue|groups|sessions|machines|tokens|members|storage)(?:/.*)?$",
+        r"^$|^(?:jobs|queue|shares|groups|sessions|machines|tokens|members|storage)(?:/.*)?$",
         views.application,
         name="application",
     ),

@@ -51,6 +51,7 @@ class Operation(StrEnum):
     RETENTION_EDIT = "edit what a project keeps"
     MACHINE_READ = "read machines"
     MACHINE_EDIT = "register, edit or take over machines"
+    SHARE_EDIT = "edit weights and quotas, grant pools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ RULES: Mapping[Operation, Rule] = {
     # The pools granted to a project decide which machines a caller sees.
     Operation.MACHINE_READ: Rule(Scope.READ),
     Operation.MACHINE_EDIT: Rule(Scope.OPERATE, is_operators=True),
+    Operation.SHARE_EDIT: Rule(Scope.OPERATE, is_operators=True),
 }
 
 

@@ -34,11 +34,13 @@ _JOB = "jobs/<job:job_id>"
 _MACHINE = "machines/<machine:machine_id>"
 _SESSION = "sessions/<session:session_id>"
 _MEMBERS = "projects/<slug:slug>/members"
+_GRANT = "pools/<slug:pool>/grants/<slug:slug>"
 _GROUP = "groups/<group:group_id>"
 
 _READS = (
     "jobs",
     "queue",
+    "shares",
     _JOB,
     f"{_JOB}/versions",
     f"{_JOB}/versions/<int:version>/export",
@@ -85,6 +87,10 @@ _OPERATIONS: Routes = {
     ("GET", _MACHINE): Operation.MACHINE_READ,
     ("GET", f"{_MACHINE}/events"): Operation.MACHINE_READ,
     ("GET", f"{_MACHINE}/ledger"): Operation.MACHINE_READ,
+    ("GET", "pools"): Operation.MACHINE_READ,
+    ("PUT", _GRANT): Operation.SHARE_EDIT,
+    ("DELETE", _GRANT): Operation.SHARE_EDIT,
+    ("PATCH", "shares/<slug:slug>"): Operation.SHARE_EDIT,
     ("POST", "machines"): Operation.MACHINE_EDIT,
     ("PATCH", _MACHINE): Operation.MACHINE_EDIT,
     ("POST", "machines/preview"): Operation.MACHINE_EDIT,
@@ -113,7 +119,10 @@ WEB_ROUTES: Routes = {
     ("POST", "signout"): Caller.ANYBODY,
     ("GET", "healthz"): Caller.ANYBODY,
     ("GET", "metrics"): Caller.ANYBODY,
-    ("GET", r"^$|^(?:jobs|queue|groups|sessions|machines|tokens|members|storage)(?:/.*)?$"): Caller.BROWSER,
+    (
+        "GET",
+        r"^$|^(?:jobs|queue|shares|groups|sessions|machines|tokens|members|storage)(?:/.*)?$",
+    ): Caller.BROWSER,
 }
 GATEWAY_ROUTES: Routes = {
     ("GET", "/healthz"): Caller.ANYBODY,

@@ -158,6 +158,7 @@ def world_of(cast: Cast, maker: User) -> World:
         "version": "0",
         "table": "nodes.parquet",
         "slug": cast.owner.project.slug,
+        "pool": machine.pool,
         "username": maker.username,
     }
     others = {"job_id": show_id(IdKind.JOB, other.id), "token_id": show_id(IdKind.TOKEN, another.id)}

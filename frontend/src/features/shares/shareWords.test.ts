@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import { balanceOf, barOf, mostOf, quotaOf, weightOf } from "./shareWords";
+
+it("says who borrows, who lends and who is short", () => {
+  expect(balanceOf({ num_borrowed: 2, is_short: true }).said).toBe("borrows 2");
+  expect(balanceOf({ num_borrowed: -1.5, is_short: false }).said).toBe("lends 1.5");
+  expect(balanceOf({ num_borrowed: -1.5, is_short: true }).said).toBe("is short of 1.5");
+  expect(balanceOf({ num_borrowed: 0.3, is_short: false }).said).toBe("has its share");
+  expect(balanceOf({ num_borrowed: 0, is_short: true }).said).toBe("has its share, and could use more");
+});
+
+it("draws bars as parts of the largest number", () => {
+  const shares = [
+    { num_held: 1, entitled: 2 },
+    { num_held: 4, entitled: 0 },
+  ];
+  expect(mostOf(shares)).toBe(4);
+  expect(barOf({ num_held: 1, entitled: 2 }, 4)).toEqual({ held: 0.25, entitled: 0.5 });
+  expect(barOf({ num_held: 0, entitled: 0 }, mostOf([]))).toEqual({ held: 0, entitled: 0 });
+});
+
+it("reads weights and quotas, and an empty quota as no limit", () => {
+  expect(weightOf("2.5")).toBe(2.5);
+  expect([weightOf(""), weightOf("0"), weightOf("101"), weightOf("x")]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect(quotaOf(" ")).toBeNull();
+  expect(quotaOf("3")).toBe(3);
+  expect([quotaOf("0"), quotaOf("1.5"), quotaOf("many")]).toEqual([undefined, undefined, undefined]);
+});

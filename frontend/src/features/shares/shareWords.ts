@@ -1,0 +1,52 @@
+// What the shares page says of a project's numbers. Pure.
+import { decimal } from "../../ui/words/format";
+import type { Share } from "./queries";
+
+/** Below this part of a machine, a project counts as having what it is entitled to. */
+const SLIGHT = 0.5;
+
+export type Balance = { said: string; tone: "" | "lends" | "borrows" | "short" };
+
+/** Whether a project borrows, lends, or is short of machines. */
+export function balanceOf(share: Pick<Share, "num_borrowed" | "is_short">): Balance {
+  const { num_borrowed, is_short } = share;
+  if (num_borrowed >= SLIGHT) return { said: `borrows ${machines(num_borrowed)}`, tone: "borrows" };
+  if (num_borrowed <= -SLIGHT) {
+    const missing = machines(-num_borrowed);
+    return is_short ? { said: `is short of ${missing}`, tone: "short" } : { said: `lends ${missing}`, tone: "lends" };
+  }
+  return is_short ? { said: "has its share, and could use more", tone: "" } : { said: "has its share", tone: "" };
+}
+
+/** The number of machines, without a decimal that says nothing. */
+export function machines(num: number): string {
+  return Number.isInteger(num) ? decimal(num, 0) : decimal(num, 1);
+}
+
+export interface Drawn {
+  held: number;
+  entitled: number;
+}
+
+/** The bar of each project: parts of the most that any project holds or is entitled to. */
+export function barOf(share: Pick<Share, "num_held" | "entitled">, most: number): Drawn {
+  if (most <= 0) return { held: 0, entitled: 0 };
+  return { held: share.num_held / most, entitled: share.entitled / most };
+}
+
+export function mostOf(shares: readonly Pick<Share, "num_held" | "entitled">[]): number {
+  return Math.max(0, ...shares.flatMap(({ num_held, entitled }) => [num_held, entitled]));
+}
+
+/** A weight that a person typed; undefined if it is none. */
+export function weightOf(text: string): number | undefined {
+  const value = Number(text);
+  return text.trim() !== "" && value >= 0.01 && value <= 100 ? value : undefined;
+}
+
+/** A quota that a person typed; null: no limit; undefined if it is neither. */
+export function quotaOf(text: string): number | null | undefined {
+  if (text.trim() === "") return null;
+  const value = Number(text);
+  return Number.isInteger(value) && value >= 1 && value <= 1_000_000 ? value : undefined;
+}

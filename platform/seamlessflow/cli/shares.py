@@ -1,0 +1,71 @@
+"""`shares`: what each project is entitled to, and what it has; operators edit weights and quotas."""
+
+import json
+
+import click
+
+from seamlessflow.cli.connection import connect
+from seamlessflow.cli.errors import CliError
+from seamlessflow.client.errors import Json
+
+NO_LIMIT = "none"
+
+
+class Quota(click.ParamType[int | str]):
+    """A number of machines, or `none` for no limit."""
+
+    name = "machines"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == NO_LIMIT:
+            return NO_LIMIT
+        if not value.isdecimal() or int(value) < 1:
+            raise CliError(
+                f"--quota: {value!r} is not accepted; accepted: a number from 1 on, or none", exit_code=2
+            )
+        return int(value)
+
+
+@click.group()
+def shares() -> None:
+    """List shares of projects; edit weights and quotas."""
+
+
+@shares.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output.")
+def shares_list(as_json: bool) -> None:
+    """List projects with weight, quota, entitlement and what they hold now."""
+    with connect() as client:
+        rows = client.share_list()
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    for row in rows:
+        click.echo(_line(row))
+
+
+@shares.command("set")
+@click.argument("project")
+@click.option(
+    "--weight", type=click.FloatRange(0.01, 100.0), help="Its share in proportion to other projects'."
+)
+@click.option("--quota", type=Quota(), help="The most machines it may hold; `none` for no limit.")
+@click.option("--reason", required=True, help="Reason, kept in the audit trail.")
+def shares_set(project: str, weight: float | None, quota: int | str | None, reason: str) -> None:
+    """Change the weight or the quota of PROJECT. For operators."""
+    changes: dict[str, object] = {} if weight is None else {"weight": weight}
+    if quota is not None:
+        changes["machine_quota"] = None if quota == NO_LIMIT else quota
+    if not changes:
+        raise CliError("give --weight, --quota or both", exit_code=2)
+    with connect() as client:
+        click.echo(_line(client.share_edit(project, changes=changes, reason=reason)))
+
+
+def _line(row: Json) -> str:
+    quota = "no quota" if row["machine_quota"] is None else f"quota {row['machine_quota']}"
+    line = (
+        f"{row['project']:<20} weight {row['weight']:<6g} {quota:<12} entitled to {row['entitled']:<6.1f} "
+        f"holds {row['num_held']:<5} last hour {row['machine_s'] / 3600:.2f} machine-hours"
+    )
+    return f"{line}  short of machines" if row["is_short"] else line

@@ -1,0 +1,50 @@
+"""What a project takes from the others: its weight and its quota of machines. For operators of the installation.
+
+Invariant: each edit leaves an event that tells who and why, in the same transaction; one that changes nothing leaves
+none. Leases of the scheduler's next cycle already follow it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+
+SHARE_FIELDS = ("weight", "machine_quota")
+
+
+@transaction.atomic
+def project_share_edit(*, slug: str, changes: Mapping[str, Any], reason: str, author: str) -> Project:
+    """Change the weight or the quota. `changes`: some of SHARE_FIELDS. Raises ApplicationError (404)."""
+    project = Project.objects.select_for_update(no_key=True).filter(slug=slug).first()
+    if project is None:
+        raise not_found("project", slug)
+    before = {field: getattr(project, field) for field in SHARE_FIELDS if field in changes}
+    after = {field: changes[field] for field in before}
+    if before == after:
+        return project
+    for field, value in after.items():
+        setattr(project, field, value)
+    project.save(update_fields=list(after))
+    share_record(project=project, before=before, after=after, reason=reason, author=author)
+    return project
+
+
+def share_record(
+    *, project: Project, before: Mapping[str, Any], after: Mapping[str, Any], reason: str, author: str
+) -> None:
+    """Leave the event of an edit that was just saved."""
+    event_record(
+        kind="project.share",
+        subject_type=SubjectType.PROJECT,
+        subject_id=project.id,
+        project_id=project.id,
+        reason=reason,
+        author=author,
+        data={"before": dict(before), "after": dict(after)},
+    )
+    scheduler_notify(reason=f"project {project.slug} has another share")

@@ -1,0 +1,74 @@
+"""What each project is entitled to, and what it has: for people, not for decisions.
+
+Takes the plan of a snapshot. A project is entitled to its part, by weight, of the usable machines that roll out or
+train, at most its quota, while it has jobs that should run; what a quota cuts off is divided among the others, again by
+weight. What somebody does not need is lent, so what a project holds may be more or less. Invariant: entitlements
+sum to the machines, or to all quotas if those are fewer. Agents count in what is held and in quotas, not in shares.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.scheduling.queue import Queue
+from seamlessflow.core.types.tags import Role
+
+_SHARED_ROLES = frozenset({Role.ROLLOUT, Role.TRAIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """`entitled`: machines by weight; `num_held`: with those of agents; `num_shared`: those that count in shares;
+    `is_short`: a job of the project gets less than it could use."""
+
+    entitled: float = 0.0
+    num_held: int = 0
+    num_shared: int = 0
+    is_short: bool = False
+
+
+def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
+    """Return the entitlement of each project that has unfinished jobs."""
+    snapshot, fleet = queue.plan.snapshot, queue.plan.fleet
+    num_machines = sum(
+        len(one.machines)
+        for one in fleet.classes
+        if one.example.tags & {role.value for role in _SHARED_ROLES}
+    )
+    running = {job.project_id: job for job in (*queue.plan.floors.served, *(e.job for e in queue.entries))}
+    weights = {project: job.project_weight for project, job in running.items()}
+    quotas = {project: job.project_quota for project, job in running.items() if job.project_quota is not None}
+    entitled = divided(float(num_machines), weights, quotas)
+    num_held: dict[UUID, int] = defaultdict(int)
+    num_shared: dict[UUID, int] = defaultdict(int)
+    for job in snapshot.jobs:
+        for machine in snapshot.held_by(job.id):
+            num_held[job.project_id] += 1
+            num_shared[job.project_id] += machine.phase is not None and machine.phase.role in _SHARED_ROLES
+    short = {entry.job.project_id for entry in queue.entries}
+    return {
+        project: Entitlement(
+            entitled.get(project, 0.0), num_held[project], num_shared[project], project in short
+        )
+        for project in {job.project_id for job in snapshot.jobs}
+    }
+
+
+def divided(amount: float, weights: Mapping[UUID, float], caps: Mapping[UUID, int]) -> dict[UUID, float]:
+    """Divide an amount by weight; whoever reaches its cap leaves the rest to the others.
+
+    With 8 to divide, weights 1:1:2 and a cap of 1 on the last: 3.5, 3.5 and 1.
+    """
+    parts: dict[UUID, float] = {}
+    left = dict(weights)
+    while left:
+        unit = amount / sum(left.values())
+        capped = [one for one, weight in left.items() if one in caps and caps[one] <= weight * unit]
+        if not capped:
+            return parts | {one: weight * unit for one, weight in left.items()}
+        for one in capped:
+            parts[one] = float(caps[one])
+            amount -= caps[one]
+            del left[one]
+    return parts

@@ -1,0 +1,48 @@
+"""What projects are entitled to: by weight, within quotas, and never more than there is."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.scheduling.entitlements import Entitlement, divided, entitlements
+from seamlessflow.core.scheduling.queue import Queue
+from seamlessflow.core.scheduling.snapshot import Snapshot
+from seamlessflow.core.types.tags import Role
+from tests.unit.core.scheduling.test_scheduling_queue import ALPHA, BOTH, B, machine
+
+P, Q, R = (UUID(int=number) for number in (11, 12, 13))
+
+
+def test_machines_are_divided_by_weight_and_what_a_quota_cuts_off_goes_to_the_others() -> None:
+    assert divided(8.0, {P: 1.0, Q: 1.0, R: 2.0}, {}) == {P: 2.0, Q: 2.0, R: 4.0}
+    assert divided(8.0, {P: 1.0, Q: 1.0, R: 2.0}, {R: 1}) == {P: 3.5, Q: 3.5, R: 1.0}
+
+
+@given(
+    st.floats(0, 1000),
+    st.dictionaries(st.sampled_from([P, Q, R]), st.floats(0.01, 100), min_size=1),
+    st.dictionaries(st.sampled_from([P, Q, R]), st.integers(1, 50)),
+)
+def test_all_is_divided_unless_quotas_forbid_it(
+    amount: float, weights: dict[UUID, float], caps: dict[UUID, int]
+) -> None:
+    parts = divided(amount, weights, caps)
+    most = sum(caps.get(one, amount) for one in weights)
+    assert sum(parts.values()) == pytest.approx(min(amount, most))
+    assert all(part <= caps.get(one, amount) + 1e-6 for one, part in parts.items())
+
+
+def test_a_project_that_needs_less_lends_to_one_that_is_short() -> None:
+    alpha = replace(ALPHA, project_id=P, project_weight=3.0, has_external_agents=False)
+    beta = replace(ALPHA, id=B, name="beta", order=2, project_id=Q, engines_wanted=4)
+    machines = (
+        machine("m1", *BOTH, job=alpha.id), machine("m2", *BOTH, job=B), machine("m3", *BOTH, job=B),
+        machine("m4", *BOTH, job=B), machine("agents", "agent", job=alpha.id, role=Role.AGENT),
+    )  # fmt: skip
+    assert entitlements(Queue(Snapshot(machines, (alpha, beta)))) == {
+        P: Entitlement(entitled=3.0, num_held=2, num_shared=1, is_short=False),
+        Q: Entitlement(entitled=1.0, num_held=3, num_shared=3, is_short=True),
+    }
