@@ -12,7 +12,11 @@ class CommonConfig(AppConfig):
     def ready(self) -> None:
         # Models may be imported only now.
         from seamlessflow.control_plane.common.database.gateway_role import gateway_role_grant
-        from seamlessflow.control_plane.common.database.older_database import older_database_refuse
+        from seamlessflow.control_plane.common.database.other_database import (
+            newer_database_refuse,
+            older_database_refuse,
+        )
 
         pre_migrate.connect(older_database_refuse, sender=self, dispatch_uid="older database")
+        pre_migrate.connect(newer_database_refuse, sender=self, dispatch_uid="newer database")
         post_migrate.connect(gateway_role_grant, sender=self, dispatch_uid="gateway role")
