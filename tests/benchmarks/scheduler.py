@@ -1,9 +1,9 @@
 """Measures what one scheduling decision costs, in processor time, on fleets of three sizes.
 
-A fleet has machines of four kinds, a fifth of them for agents; a tenth of its jobs train on four machines together, and
-more jobs wait than fit. Before each measurement one job in a hundred has changed, as between two cycles. The larger
-fleet has ten times the machines and ten times the jobs. `decide` is measured as the leader calls it, and `preview` as a
-person calls it who retags a machine.
+A fleet has machines of four kinds, a fifth of them for agents; a tenth of its jobs train on four machines together,
+and three in ten wait for a machine of which there are few. Before each measurement one job in a hundred has changed, as
+between two cycles. The larger fleet has ten times the machines and ten times the jobs. `decide` is measured as the
+leader calls it, and `preview` as a person calls it who retags a machine.
 """
 
 import random
@@ -28,6 +28,9 @@ NUM_DECISIONS = 21
 NUM_PREVIEWS = 3
 LARGEST_GOAL_MS = 100.0
 GROWTH_GOAL = 13.0
+SANDBOX_EVERY = 200  # machines; a job in twenty finds such a one for its agents
+SANDBOXED_PERCENT = 35  # of the jobs need one, so three in ten wait
+SPREAD = 37
 KINDS = (("rollout", "train"), ("rollout",), ("rollout", "train", "gpu=h100"), ("rollout", "gpu=h100"))
 
 
@@ -79,7 +82,7 @@ def fleet(size: Size, chance: random.Random) -> Snapshot:
         MachineView(
             id=UUID(int=10_000_000 + number),
             name=f"machine-{number:05}",
-            tags=frozenset({"agent"} if number % 5 == 0 else KINDS[number % 4]),
+            tags=frozenset(_tags(number)),
         )
         for number in range(size.num_machines)
     ]
@@ -94,6 +97,7 @@ def fleet(size: Size, chance: random.Random) -> Snapshot:
             num_updates=100,
             num_train_machines=4 if number % 10 == 0 else 1,
             train_tags=frozenset({"gpu=h100"} if number % 3 == 0 else ()),
+            agent_tags=frozenset({"sandbox"} if number * SPREAD % 100 < SANDBOXED_PERCENT else ()),
             project_id=UUID(int=number % 7 + 1),
             weight=chance.choice([1.0, 2.0]),
             slots_per_engine=8,
@@ -102,6 +106,12 @@ def fleet(size: Size, chance: random.Random) -> Snapshot:
         for number in range(size.num_jobs)
     ]
     return Snapshot(machines=tuple(machines), jobs=tuple(jobs))
+
+
+def _tags(number: int) -> Sequence[str]:
+    if number % 5:
+        return KINDS[number % 4]
+    return ("agent", "sandbox") if number % SANDBOX_EVERY == 0 else ("agent",)
 
 
 def at_work(snapshot: Snapshot) -> Snapshot:

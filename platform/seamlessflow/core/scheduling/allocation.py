@@ -8,7 +8,8 @@ fixed unit is never moved.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Owner = TypeVar("Owner", bound=Hashable)
@@ -16,20 +17,28 @@ Key = TypeVar("Key", bound=Hashable)
 Kind = tuple[int, ...]  # the classes that may take a unit
 
 
+@dataclass(slots=True, eq=False)
+class _Account:
+    """What one owner has: units by class, and their kind there. Unlike an owner, it costs nothing to look up."""
+
+    units: dict[int, int] = field(default_factory=dict)
+    kinds: dict[int, Kind] = field(default_factory=dict)
+
+
 class Allocation(Generic[Owner]):
     def __init__(self, capacities: Sequence[int]) -> None:
         self.free = list(capacities)
-        self._placed: dict[Owner, dict[int, int]] = {}
+        self._accounts: dict[Owner, _Account] = {}
         # By the classes that owners named: who has units in which class. Owners of a kind are interchangeable.
-        self._holders: dict[Kind, dict[int, dict[Owner, int]]] = defaultdict(dict)
-        self._kinds: dict[tuple[Owner, int], Kind] = {}
+        self._holders: dict[Kind, dict[int, dict[_Account, int]]] = defaultdict(dict)
 
-    def placed(self, owner: Owner) -> dict[int, int]:
+    def placed(self, owner: Owner) -> Mapping[int, int]:
         """Return how many units the owner has in each class."""
-        return self._placed.get(owner, {})
+        account = self._accounts.get(owner)
+        return {} if account is None else account.units
 
     def num_placed(self, owner: Owner) -> int:
-        return sum(self._placed.get(owner, {}).values())
+        return sum(self.placed(owner).values())
 
     def add(
         self, owner: Owner, eligible: Kind, preferred: Sequence[int] = (), *, is_fixed: bool = False
@@ -38,12 +47,17 @@ class Allocation(Generic[Owner]):
 
         `preferred`: eligible classes to try before the others, in order, as long as they have room themselves.
         """
-        number = next((one for one in (*preferred, *eligible) if self.free[one] > 0), None)
+        number = self._with_room(preferred)
+        if number is None:
+            number = self._with_room(eligible)
         if number is None:
             number = self._make_room(eligible)
         if number is None:
             return False
-        self._change(owner, (number,) if is_fixed else eligible, number, +1)
+        account = self._accounts.get(owner)
+        if account is None:
+            account = self._accounts[owner] = _Account()
+        self._change(account, (number,) if is_fixed else eligible, number, +1)
         return True
 
     def add_all(self, owner: Owner, eligible: Kind, num: int, preferred: Sequence[int] = ()) -> bool:
@@ -59,7 +73,14 @@ class Allocation(Generic[Owner]):
 
     def remove(self, owner: Owner, number: int) -> None:
         """Take back one unit that the owner has in a class."""
-        self._change(owner, self._kinds[owner, number], number, -1)
+        account = self._accounts[owner]
+        self._change(account, account.kinds[number], number, -1)
+
+    def _with_room(self, classes: Sequence[int]) -> int | None:
+        for number in classes:
+            if self.free[number] > 0:
+                return number
+        return None
 
     def _make_room(self, eligible: Kind) -> int | None:
         """Free one place in an eligible class by moving one unit of each class on a path to a class with room."""
@@ -81,19 +102,20 @@ class Allocation(Generic[Owner]):
     def _shift(self, target: int, came_from: dict[int, tuple[int, Kind] | None]) -> int:
         while (step := came_from[target]) is not None:
             source, kind = step
-            owner = next(reversed(self._holders[kind][source]))
-            self._change(owner, kind, source, -1)
-            self._change(owner, kind, target, +1)
+            account = next(reversed(self._holders[kind][source]))
+            self._change(account, kind, source, -1)
+            self._change(account, kind, target, +1)
             target = source
         return target
 
-    def _change(self, owner: Owner, kind: Kind, number: int, by: int) -> None:
+    def _change(self, account: _Account, kind: Kind, number: int, by: int) -> None:
         self.free[number] -= by
-        self._kinds[owner, number] = kind
-        _count(self._placed.setdefault(owner, {}), number, by)
+        account.kinds[number] = kind
+        _count(account.units, number, by)
         holders = self._holders[kind]
-        _count(holders.setdefault(number, {}), owner, by)
-        if not holders[number]:
+        by_account = holders.setdefault(number, {})
+        _count(by_account, account, by)
+        if not by_account:
             del holders[number]
 
 

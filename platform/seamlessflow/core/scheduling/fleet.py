@@ -44,7 +44,12 @@ class Fleet:
             machine.id: number for number, one in enumerate(self.classes) for machine in one.machines
         }
         self.has_free = [any(one.phase is None for one in each.machines) for each in self.classes]
+        self._machines = snapshot.machines
+        self._tagged: dict[frozenset[str], tuple[MachineView, ...]] = {}
         self._by_kind: dict[tuple[object, ...], Classes] = {}
+        self._able: dict[tuple[frozenset[str], Classes], tuple[MachineView, ...]] = {}
+        # By identity, with the job, so that no other one can get the same.
+        self._by_job: dict[int, tuple[JobView, dict[Role, Classes]]] = {}
         self._kept: dict[tuple[UUID, Role], list[int]] = defaultdict(list)
         for number, one in enumerate(self.classes):
             if one.only is not None:
@@ -55,6 +60,25 @@ class Fleet:
 
     def classes_for(self, job: JobView, role: Role) -> Classes:
         """Return the classes whose machines may fill the role, those that can do least else first."""
+        _, by_role = self._by_job.setdefault(id(job), (job, {}))
+        if role not in by_role:
+            by_role[role] = self._classes_for(job, role)
+        return by_role[role]
+
+    def tagged(self, tags: frozenset[str]) -> tuple[MachineView, ...]:
+        """Return the machines of the snapshot that have all of the tags, usable or not."""
+        if tags not in self._tagged:
+            self._tagged[tags] = tuple(one for one in self._machines if tags <= one.tags)
+        return self._tagged[tags]
+
+    def able(self, job: JobView, role: Role) -> tuple[MachineView, ...]:
+        """Return the machines that may fill the role, usable ones only."""
+        key = (job.tags_of(role), self.classes_for(job, role))
+        if key not in self._able:
+            self._able[key] = tuple(one for one in self.tagged(key[0]) if self.class_of.get(one.id) in key[1])
+        return self._able[key]
+
+    def _classes_for(self, job: JobView, role: Role) -> Classes:
         kind = (role, job.tags_of(role), job.pools, job.engine, job.trains_in_gangs)
         classes = self._by_kind.get(kind)
         if classes is None:
@@ -80,6 +104,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID]) -> list[MachineCl
     )
     engines = frozenset(job.engine for job in snapshot.jobs)
     alike: dict[object, list[MachineView]] = defaultdict(list)
+    keys: dict[object, object] = {}
     kept: list[MachineClass] = []
     for machine in snapshot.machines:
         phase = machine.phase
@@ -90,7 +115,10 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID]) -> list[MachineCl
             if (staying := _staying(machine)) is not None:
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue
-        alike[_key(machine, wanted, engines)].append(machine)
+        said = (machine.tags, machine.pool, machine.engine_kinds, machine.has_rendezvous)
+        if said not in keys:
+            keys[said] = _key(machine, wanted, engines)
+        alike[keys[said]].append(machine)
     return [*(MachineClass(tuple(machines)) for machines in alike.values()), *kept]
 
 

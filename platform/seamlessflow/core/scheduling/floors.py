@@ -94,10 +94,10 @@ def _admit(fleet: Fleet, homes: Homes, ranked: Sequence[JobView], at_work: Colle
             held_by[job.project_id] = held
             continue
         missing[job.id] = lacking
-        may_fit = fits_alone(fleet, homes, job)
-        if job.id in at_work and not may_fit:
-            incomplete.append(job)
-        elif first is None and job.id not in at_work and may_fit:
+        if job.id in at_work:
+            if not fits_alone(fleet, homes, job):
+                incomplete.append(job)
+        elif first is None and fits_alone(fleet, homes, job):
             first = job
             book.reserve(job)
     for job in incomplete:
@@ -152,6 +152,7 @@ class _Book:
         self.exclusive: dict[Owner, list[int]] = {}
         self._num_exclusive = [0] * len(fleet.classes)
         self._in_turns: dict[Classes, int] = {}
+        self._room: dict[Classes, int] = {}  # machines of these classes that nobody has for itself
 
     def enter(self, job: JobView) -> tuple[Role, ...]:
         """Enter the job's floor. If roles cannot be filled, enters nothing and returns them."""
@@ -182,16 +183,27 @@ class _Book:
     def _enter_exclusive(self, owner: Owner, classes: Sequence[int]) -> bool:
         """Take a machine of the first class that leaves enough to those that train in turns."""
         for number in classes:
-            self._num_exclusive[number] += 1
-            are_enough = all(self._num_in_turns(kind) >= num for kind, num in self._in_turns.items())
-            if are_enough and self._units.add(owner, (number,), is_fixed=True):
+            if self._leaves_enough(number) and self._units.add(owner, (number,), is_fixed=True):
                 self.exclusive.setdefault(owner, []).append(number)
+                self._count_exclusive(number, +1)
                 return True
-            self._num_exclusive[number] -= 1
         return False
 
+    def _leaves_enough(self, number: int) -> bool:
+        """Whether those that train in turns have enough if one machine more of the class is somebody's own."""
+        return all(self._num_in_turns(kind) - (number in kind) >= num for kind, num in self._in_turns.items())
+
     def _num_in_turns(self, classes: Classes) -> int:
-        return self._fleet.num_machines(classes) - sum(self._num_exclusive[number] for number in classes)
+        if classes not in self._room:
+            num_exclusive = sum(self._num_exclusive[number] for number in classes)
+            self._room[classes] = self._fleet.num_machines(classes) - num_exclusive
+        return self._room[classes]
+
+    def _count_exclusive(self, number: int, by: int) -> None:
+        self._num_exclusive[number] += by
+        for classes in self._room:
+            if number in classes:
+                self._room[classes] -= by
 
     def _withdraw(self, job: JobView) -> None:
         for role in Role:
@@ -199,7 +211,7 @@ class _Book:
                 for _ in range(num):
                     self._units.remove((job.id, role), number)
             for number in self.exclusive.pop((job.id, role), ()):
-                self._num_exclusive[number] -= 1
+                self._count_exclusive(number, -1)
 
 
 def _roles(job: JobView) -> list[Role]:

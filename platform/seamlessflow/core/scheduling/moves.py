@@ -84,8 +84,11 @@ def next_moves(plan: FleetPlan) -> Iterator[SetNext]:
     those whose turn to train will end."""
     jobs = {job.id: job for job in plan.floors.served}
     for machine in plan.snapshot.machines:
-        phase, number = machine.phase, plan.fleet.class_of.get(machine.id)
-        if phase is None or number is None or phase.gang is not None:
+        phase = machine.phase
+        if phase is None or phase.gang is not None or not (phase.is_leaving or phase.role is Role.TRAIN):
+            continue
+        number = plan.fleet.class_of.get(machine.id)
+        if number is None:
             continue
         wanted: tuple[JobView, Role] | None = None
         if phase.is_leaving:

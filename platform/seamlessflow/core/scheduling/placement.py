@@ -12,8 +12,10 @@ keeps what it does.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from uuid import UUID
 
 from seamlessflow.core.scheduling.allocation import Allocation
@@ -35,9 +37,9 @@ class Targets:
     owner_of: dict[UUID, Owner] = field(default_factory=dict)
     machines_of: dict[Owner, list[MachineView]] = field(default_factory=lambda: defaultdict(list))
 
-    def set(self, machine: MachineView, owner: Owner) -> None:
-        self.owner_of[machine.id] = owner
-        self.machines_of[owner].append(machine)
+    def set_all(self, machines: list[MachineView], owner: Owner) -> None:
+        self.owner_of.update((machine.id, owner) for machine in machines)
+        self.machines_of[owner] += machines
 
 
 def machines_place(fleet: Fleet, allocation: Allocation[Owner], jobs: Mapping[UUID, JobView]) -> Targets:
@@ -53,7 +55,10 @@ def machines_place(fleet: Fleet, allocation: Allocation[Owner], jobs: Mapping[UU
 
 
 class _Class:
-    """Places owners on the machines of one class. `left`: how many machines each owner still gets."""
+    """Places owners on the machines of one class. `left`: how many machines each owner still gets.
+
+    Machines are grouped by who has them, so that what stays costs little. They come in the order of their names.
+    """
 
     def __init__(
         self,
@@ -64,59 +69,88 @@ class _Class:
     ) -> None:
         self._machines = machines
         self._left = left
+        self._num_wanted = dict(left)
         self._jobs = jobs
         self._targets = targets
-        self._by_id = {machine.id: machine for machine in machines}
-        self._of_job: dict[UUID, list[MachineView]] = defaultdict(list)
+        self._working: dict[Owner, list[MachineView]] = defaultdict(list)
         self._promised: dict[Owner | None, list[MachineView]] = defaultdict(list)
-        surplus = {owner: -num for owner, num in left.items()}
+        self._leaving: list[MachineView] = []
+        self._is_any_taken = False  # by somebody else than who works there
+        free: list[MachineView] = []
         for machine in machines:
-            self._promised[promised_to(machine)].append(machine)
-            if (owner := working_for(machine)) is not None:
-                surplus[owner] = surplus.get(owner, 0) + 1
-                self._of_job[owner[0]].append(machine)
-        idle = [machine for machine in machines if machine.phase is None or machine.phase.is_leaving]
-        busy = [machine for machine in machines if machine.phase is not None and not machine.phase.is_leaving]
-        idle.sort(key=lambda one: (one.phase is not None, one.name))
-        busy.sort(key=lambda one: (surplus[_owner(one)] <= 0, num_in_flight(one), one.name))
-        self._idle, self._busy = iter(idle), iter(busy)
+            phase = machine.phase
+            if phase is None:
+                free.append(machine)
+            elif phase.is_leaving:
+                self._leaving.append(machine)
+                self._promised[promised_to(machine)].append(machine)
+            else:
+                self._working[phase.job_id, phase.role].append(machine)
+        self._idle = iter([*free, *self._leaving])
 
     def place(self) -> None:
         self._keep(lambda role: role is not Role.ROLLOUT)
         for owner in self._owners(Role.TRAIN):
             self._place_trainer(owner)
         self._keep(lambda role: role is Role.ROLLOUT)
-        for machine in self._machines:
+        for machine in self._leaving:
             if (promised := promised_to(machine)) is not None:
                 self._take(machine, promised)
         for role in (Role.AGENT, Role.ROLLOUT):
             for owner in self._owners(role):
                 self._take_first(owner, self._idle)
-                self._take_first(owner, self._busy)
+                if self._left[owner]:
+                    self._take_first(owner, self._busy)
+
+    @cached_property
+    def _by_id(self) -> dict[UUID, MachineView]:
+        return {machine.id: machine for machine in self._machines}
+
+    @cached_property
+    def _busy(self) -> Iterator[MachineView]:
+        """Machines at work, first those of owners that have too many, then those with the fewest requests. Everybody
+        goes on where the one before stopped; those that stay when it is asked for first are left out."""
+        busy = [
+            (len(machines) <= self._num_wanted.get(owner, 0), num_in_flight(one), one.name, one)
+            for owner, machines in self._working.items()
+            for one in machines
+            if one.id not in self._targets.owner_of
+        ]
+        return iter([one for *_, one in sorted(busy, key=itemgetter(0, 1, 2))])
 
     def _owners(self, role: Role) -> list[Owner]:
         return [owner for owner, left in self._left.items() if left and owner[1] is role]
 
     def _keep(self, is_meant: Callable[[Role], bool]) -> None:
         """Let machines go on with what they do, those with the most requests first."""
-        staying = [one for one in self._machines if (owner := working_for(one)) and is_meant(owner[1])]
-        for machine in sorted(staying, key=lambda one: -num_in_flight(one)):
-            self._take(machine, _owner(machine))
+        owner_of = self._targets.owner_of
+        for owner, machines in self._working.items():
+            num = self._left.get(owner, 0) if is_meant(owner[1]) else 0
+            if num > 0:
+                if self._is_any_taken:
+                    machines = [one for one in machines if one.id not in owner_of]
+                staying = sorted(machines, key=num_in_flight, reverse=True)[:num]
+                self._left[owner] -= len(staying)
+                self._targets.set_all(staying, owner)
 
     def _take(self, machine: MachineView, owner: Owner) -> None:
         """Give the machine to the owner, unless it is somebody's already or the owner has enough."""
         if self._left.get(owner, 0) > 0 and machine.id not in self._targets.owner_of:
             self._left[owner] -= 1
-            self._targets.set(machine, owner)
+            self._targets.set_all([machine], owner)
+            self._is_any_taken = True
 
     def _place_trainer(self, owner: Owner) -> None:
         job = self._jobs[owner[0]]
         at_home = [self._by_id[one] for one in sorted(job.trainer_state) if one in self._by_id]
         if job.due_age_s < MOVE_PATIENCE_S and at_home and all(map(self._trains_somebody, at_home)):
             return
-        own = sorted(self._of_job[job.id], key=lambda one: (num_in_flight(one), one.name))
-        for machines in (self._promised[owner], at_home, self._idle, own, self._busy):
+        own = [machine for role in Role for machine in self._working.get((job.id, role), ())]
+        own.sort(key=lambda one: (num_in_flight(one), one.name))
+        for machines in (self._promised[owner], at_home, self._idle, own):
             self._take_first(owner, machines)
+        if self._left[owner]:
+            self._take_first(owner, self._busy)
 
     def _trains_somebody(self, machine: MachineView) -> bool:
         owner = self._targets.owner_of.get(machine.id)
@@ -157,8 +191,3 @@ def promised_to(machine: MachineView) -> Owner | None:
 
 def num_in_flight(machine: MachineView) -> int:
     return machine.phase.num_in_flight if machine.phase is not None else 0
-
-
-def _owner(machine: MachineView) -> Owner:
-    assert machine.phase is not None
-    return (machine.phase.job_id, machine.phase.role)

@@ -155,12 +155,13 @@ def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
 
 def _ineligible(job: JobView, held: tuple[MachineView, ...], fleet: Fleet) -> Iterator[DrainPhase]:
     """Yield drains of phases whose machine was retagged, granted to others or drained while they ran."""
+    classes = {role: fleet.classes_for(job, role) for role in Role} if held else {}
     for machine in held:
         phase = machine.phase
         if phase is None or phase.is_leaving:
             continue
         # Whoever may get the machine may keep it, so the rules are asked about few machines.
-        if fleet.class_of.get(machine.id) not in fleet.classes_for(job, phase.role):
+        if fleet.class_of.get(machine.id) not in classes[phase.role]:
             reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
             if reason is not None:
                 grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None

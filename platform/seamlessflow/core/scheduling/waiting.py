@@ -9,7 +9,6 @@ from seamlessflow.core.scheduling.activity import has_active, is_up
 from seamlessflow.core.scheduling.eligibility import (
     FIT_FILTERS,
     first_rejection,
-    lacks_tags,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.gangs import gang_wait
@@ -59,7 +58,7 @@ def _why_not_admitted(job: JobView, plan: FleetPlan) -> str:
 
 
 def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
-    tagged = [one for one in plan.snapshot.machines if lacks_tags(one, job, lacking) is None]
+    tagged = plan.fleet.tagged(job.tags_of(lacking))
     wanted = ", ".join(sorted(job.tags_of(lacking)))
     if lacking is Role.TRAIN and job.trains_in_gangs:
         return _why_no_gang(job, tagged, wanted, plan)
@@ -69,14 +68,14 @@ def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
 
 
 def _why_no_gang(job: JobView, tagged: Sequence[MachineView], wanted: str, plan: FleetPlan) -> str:
-    classes = plan.fleet.classes_for(job, Role.TRAIN)
-    able = [one for one in tagged if plan.fleet.class_of.get(one.id) in classes]
+    able = plan.fleet.able(job, Role.TRAIN)
     names = ", ".join([*(one.name for one in able[:MAX_SHOWN]), *_more(len(able))])
     text = f"{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
     text += f" ({names})" if names else ""
     if len(tagged) < job.num_train_machines:
         return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"
-    unable = [one for one in tagged if one not in able]
+    able_ids = {one.id for one in able}
+    unable = [one for one in tagged if one.id not in able_ids]
     return (
         f"{text}: {_first('; ', unable, job, Role.TRAIN, plan) or 'one of them is needed for another role'}"
     )
