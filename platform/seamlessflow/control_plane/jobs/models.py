@@ -9,7 +9,7 @@ from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 
 
 class Job(models.Model):
@@ -111,6 +111,14 @@ class Job(models.Model):
         ordering = ["-created_at"]
         constraints = [
             models.UniqueConstraint(fields=["project", "submission_key"], name="one_job_per_submission_key")
+        ]
+        indexes = [
+            # Heartbeats and scheduling cycles look at these, however many jobs are over.
+            models.Index(
+                fields=["created_at", "id"],
+                condition=~models.Q(state__in=sorted(state.value for state in TERMINAL_JOB_STATES)),
+                name="job_unfinished",
+            )
         ]
 
     def __str__(self) -> str:

@@ -87,6 +87,7 @@ def _literals(states: Sequence[str]) -> str:
 _LIVE = f"p.state IN ({_literals(list(LIVE_PHASE_STATES))})"
 _RUNNING = f"""
     j.state IN ({_literals([JobState.STARTING, JobState.RUNNING])}) AND j.desired = '{DesiredJobState.RUN}'"""
+_SHOWN = "j.id, j.project_id, j.model_path, j.latest_version, j.created_at"
 _MACHINE = f"""
     cluster_machine m CROSS JOIN LATERAL (SELECT ARRAY(
         SELECT p.job_id FROM scheduling_phase p WHERE p.machine_id = m.id AND {_LIVE}) AS job_ids) working"""
@@ -101,15 +102,20 @@ _PHASES = f"""(
         WHERE p.machine_id = m.id AND {_LIVE}) seen)"""
 _JOBS = f"""(
     SELECT coalesce(json_agg(json_build_object('id', seen.id, 'project_id', seen.project_id,
-        'model_path', seen.model_path, 'version', seen.latest_version, 'uri', v.uri)
+        'model_path', seen.model_path, 'version', seen.latest_version,
+        'uri', (SELECT v.uri FROM policies_policyversion v
+                WHERE v.job_id = seen.id AND v.version = seen.latest_version))
         ORDER BY seen.is_elsewhere, seen.created_at, seen.id), '[]')
-    FROM (SELECT j.id, j.project_id, j.model_path, j.latest_version, j.created_at,
-                 j.id <> ALL (working.job_ids) AS is_elsewhere
-          FROM jobs_job j
-          WHERE {_RUNNING} AND (NOT (m.is_cordoned OR m.is_draining) OR j.id = ANY (working.job_ids))
-          ORDER BY is_elsewhere, j.created_at, j.id
-          LIMIT {JOBS_PER_PAGE} OFFSET %(offset)s::bigint) seen
-    LEFT JOIN policies_policyversion v ON v.job_id = seen.id AND v.version = seen.latest_version)"""
+    FROM (SELECT * FROM (
+              (SELECT {_SHOWN}, false AS is_elsewhere
+               FROM jobs_job j WHERE {_RUNNING} AND j.id = ANY (working.job_ids))
+              UNION ALL
+              (SELECT {_SHOWN}, true AS is_elsewhere
+               FROM jobs_job j
+               WHERE {_RUNNING} AND j.id <> ALL (working.job_ids) AND NOT (m.is_cordoned OR m.is_draining)
+               ORDER BY j.created_at, j.id LIMIT {JOBS_PER_PAGE} + %(offset)s::bigint)) j
+          ORDER BY is_elsewhere, created_at, id
+          LIMIT {JOBS_PER_PAGE} OFFSET %(offset)s::bigint) seen)"""
 _SEEN = f"""
     SELECT row_to_json(seen)::text FROM (
         SELECT m.id, m.name, m.tags, m.pool, m.is_cordoned, m.is_draining,

@@ -94,6 +94,9 @@ class EnginePool:
     turns: TurnCounts = field(default_factory=TurnCounts)
     read_again: ReadAgain = field(default_factory=ReadAgain)
     _entries: dict[UUID, _Entry] = field(default_factory=dict)
+    _by_job: dict[UUID, list[_Entry]] = field(
+        default_factory=dict
+    )  # the same, so that a turn looks at its own
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
@@ -113,7 +116,9 @@ class EnginePool:
                     known.cooldown_until_s = 0.0
                 known.engine = engine
             fresh[engine.phase_id] = known
-        self._entries = fresh
+        self._entries, self._by_job = fresh, {}
+        for entry in fresh.values():
+            self._by_job.setdefault(entry.engine.job_id, []).append(entry)
         self._share()
         self._serve_all()
 
@@ -121,7 +126,7 @@ class EnginePool:
         """Return how many turns each engine has or would get if those that wait were spread evenly."""
         wanted = {phase: entry.num_in_flight for phase, entry in self._entries.items()}
         for job_id, waiters in self._waiters.items():
-            phases = [phase for phase, entry in self._entries.items() if entry.engine.job_id == job_id]
+            phases = [entry.engine.phase_id for entry in self._by_job.get(job_id, ())]
             for phase in phases:
                 wanted[phase] += math.ceil(len(waiters) / len(phases))
         return {phase: number for phase, number in wanted.items() if number}
@@ -206,9 +211,8 @@ class EnginePool:
         now_s = self.clock()
         return [
             entry
-            for entry in self._entries.values()
-            if entry.engine.job_id == job_id
-            and entry.has_room
+            for entry in self._by_job.get(job_id, ())
+            if entry.has_room
             and not entry.is_suspected
             and not entry.engine.is_too_old
             and entry.cooldown_until_s <= now_s

@@ -266,3 +266,37 @@ async def test_nobody_counts_once_all_turns_are_over(pool: EnginePool, turns: Tu
     for _ in range(2):
         pool.turns.period_end()
     assert pool.turns.most_lately() == {}
+
+
+class Counted(dict[UUID, object]):
+    """Counts how many values were looked at."""
+
+    num_looked_at = 0
+
+    def values(self):  # type: ignore[no-untyped-def]
+        for value in super().values():
+            self.num_looked_at += 1
+            yield value
+
+    def items(self):  # type: ignore[no-untyped-def]
+        for item in super().items():
+            self.num_looked_at += 1
+            yield item
+
+
+async def test_fault_8_a_turn_does_not_look_at_the_engines_of_other_jobs(
+    pool: EnginePool, turns: Turns
+) -> None:
+    others = [engine(100 + number, job=UUID(int=10_000 + number)) for number in range(1000)]
+    pool.table_set([engine(1), *others])
+    pool._entries = counted = Counted(pool._entries)  # type: ignore[assignment]
+
+    for number in range(CAPACITY + 3):
+        await turns.start(f"turn {number}", EngineRequest(JOB))
+    await turns.end("turn 0")
+
+    assert {phase for _, phase in turns.served} == {UUID(int=1)}
+    assert len(turns.served) == CAPACITY + 1, "one that waited took the place of the one that ended"
+    assert counted.num_looked_at == 0
+    for task in turns.tasks.values():
+        task.cancel()
