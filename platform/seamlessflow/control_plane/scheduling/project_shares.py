@@ -12,10 +12,9 @@ from django.db.models import QuerySet
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors import Access, project_list_readable
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.queue_keeper import KEEPER
 from seamlessflow.control_plane.telemetry.project_time import project_seconds
 from seamlessflow.core.scheduling.entitlements import Entitlement, entitlements
-from seamlessflow.core.scheduling.queue import Queue
 
 WINDOW = timedelta(hours=1)
 
@@ -38,7 +37,7 @@ def share_projects(*, access: Access) -> QuerySet[Project]:
 
 
 def project_shares(projects: Sequence[Project]) -> list[ProjectShare]:
-    by_project, until = entitlements(Queue(snapshot_load())), database_now()
+    by_project, until = entitlements(KEEPER.current().queue), database_now()
     ids = [project.id for project in projects]
     seconds = project_seconds(project_ids=ids, since=until - WINDOW, until=until)
     idle = Entitlement()

@@ -1,7 +1,7 @@
 """The queue as one caller may see it: why jobs wait, who holds the machines, and what would help.
 
-Takes an `Access`; reads one snapshot, the caller's jobs in it, and nothing else. Invariants: jobs of projects that the
-caller may not read are never named, and only operators are told of pools that a project may not use.
+Takes an `Access`; reads one snapshot, or the one that is kept, and the caller's jobs in it. Invariants: jobs of
+projects that the caller may not read are never named, and only operators are told of pools that a project may not use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from uuid import UUID
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.previews import HIDDEN_JOB
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.queue_keeper import KEEPER
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.queue import Holder, Queue, QueueEntry, Shortage
+from seamlessflow.core.scheduling.queue import Holder, QueueEntry, Shortage
 from seamlessflow.core.scheduling.queue_text import (
     holder_sentence,
     lack_sentence,
@@ -24,10 +24,8 @@ from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.scheduling.unblocks import (
     EVERY_KIND,
     OPEN_KINDS,
-    Trials,
     Unblock,
     UnblockKind,
-    unblocks,
 )
 
 
@@ -67,8 +65,8 @@ class VisibleQueue:
 
     def __init__(self, access: Access, project_ids: frozenset[UUID]) -> None:
         self._access = access
-        self._queue = Queue(snapshot_load())
-        self._trials = Trials(self._queue.plan.snapshot)
+        self._kept = KEEPER.current()
+        self._queue = self._kept.queue
         self.entries = [entry for entry in self._queue.entries if entry.job.project_id in project_ids]
 
     def show(self, entries: Sequence[QueueEntry]) -> list[ShownEntry]:
@@ -81,7 +79,7 @@ class VisibleQueue:
         job, access = jobs[entry.job.id], self._access
         may_edit = access.may(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
         kinds = EVERY_KIND if access.is_operator else OPEN_KINDS
-        offers = unblocks(self._queue, entry, self._trials, kinds=kinds)
+        offers = self._kept.unblocks(entry, kinds)
         return ShownEntry(
             entry=entry,
             job=job,

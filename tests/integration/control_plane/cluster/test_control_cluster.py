@@ -268,7 +268,7 @@ def test_the_admin_site_edits_machines_through_the_service(cast: Cast) -> None:
     browser = Client()
     browser.force_login(cast.owner.user)
     url = f"/admin/cluster/machine/{machine.id}/change/"
-    form = {"tags": "rollout,train", "reason": "by hand", "seen_generation": "1"}
+    form = {"tags": "rollout,train", "pool": "lab", "reason": "by hand", "seen_generation": "1"}
 
     assert browser.get(url).status_code == 200
     assert browser.post(url, form).status_code == 302
@@ -276,7 +276,7 @@ def test_the_admin_site_edits_machines_through_the_service(cast: Cast) -> None:
 
     machine.refresh_from_db()
     assert b"edited the machine in the meantime" in stale.content
-    assert (machine.tags, machine.generation) == (["rollout", "train"], 2)
+    assert (machine.tags, machine.pool, machine.generation) == (["rollout", "train"], "lab", 2)
     assert Event.objects.get(kind="machine.edited").reason == "by hand"
 
 

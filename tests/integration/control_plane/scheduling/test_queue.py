@@ -11,12 +11,15 @@ from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_submit
+from seamlessflow.control_plane.scheduling import queue_keeper
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.queue_keeper import QueueKeeper
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.unblocks import EVERY_KIND, OPEN_KINDS, UnblockKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import SYSTEM, Cast, Person, worker_make
 
@@ -171,3 +174,21 @@ def test_a_priority_is_changed_by_those_who_may_and_on_the_state_that_they_saw(c
     assert snapshot_load().jobs[0].priority == -5
     Job.objects.filter(id=job.id).update(state=JobState.COMPLETED)
     assert priority(cast.owner, job, 1, 2).status_code == 409
+
+
+def test_what_took_long_is_kept_for_all_readers_and_what_is_cheap_is_not(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_fleet(cast)
+    assert QueueKeeper().current().is_over, "a few milliseconds"
+
+    monkeypatch.setattr(queue_keeper, "CHEAP_S", 0.0)
+    monkeypatch.setattr(queue_keeper, "KEPT_FACTOR", 1e6)
+    keeper = QueueKeeper()
+    kept = keeper.current()
+    (entry,) = kept.queue.entries
+    assert kept.unblocks(entry, OPEN_KINDS) is kept.unblocks(entry, OPEN_KINDS)
+    assert {one.kind for one in kept.unblocks(entry, EVERY_KIND)} >= {UnblockKind.RETAG}
+    assert keeper.current() is kept
+    monkeypatch.setattr(queue_keeper, "KEPT_FACTOR", 0.0)
+    assert keeper.current() is not kept
