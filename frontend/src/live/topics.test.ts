@@ -18,6 +18,16 @@ it("keeps the machines of other pools when one pool sends a snapshot", () => {
   expect([...state.machines.keys()].sort()).toEqual(["alpha", "gamma"]);
 });
 
+it("drops a machine that left its pool, unless its new pool was heard of before", () => {
+  const { initial, reduce } = MACHINES.definition;
+  const left = (topic: string, names: string[]): Frame => ({ ...frame(topic, "delta", []), data: { left: names } });
+  const state = reduce(initial, frame("machines", "snapshot", ["alpha", "beta"]));
+
+  expect([...reduce(state, left("machines", ["alpha"])).machines.keys()]).toEqual(["beta"]);
+  const moved = reduce(state, frame("machines:gpu", "delta", ["alpha"]));
+  expect([...reduce(moved, left("machines", ["alpha"])).machines.keys()].sort()).toEqual(["alpha", "beta"]);
+});
+
 it("maps the topics of all pools to one subscription", () => {
   expect(["machines", "machines:", "machines:gpu"].map(subscriptionOf)).toEqual(Array(3).fill("machines"));
 });

@@ -75,7 +75,7 @@ function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
     machines:
       frame.kind === "snapshot"
         ? poolReplaced(state.machines, frame, data.machines)
-        : tableWith(state.machines, data.machines, byName),
+        : poolLeft(tableWith(state.machines, data.machines, byName), frame, data.left ?? []),
     intervals: tableWith(state.intervals, data.intervals, byId, { most: MAX_INTERVALS, age: (row) => row.end }),
     edits: tableWith(state.edits, data.edits, byId, { most: MAX_EVENTS, age: (row) => row.id }),
   };
@@ -83,9 +83,19 @@ function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
   return isSame ? state : next;
 }
 
+function poolOf(frame: Frame): string {
+  return frame.topic.startsWith(POOL_PREFIX) ? frame.topic.slice(POOL_PREFIX.length) : OPEN_POOL;
+}
+
+/** Drops machines that left the pool of the frame, unless their new pool was already heard of. */
+function poolLeft(known: Table<MachineRow>, frame: Frame, left: readonly string[]): Table<MachineRow> {
+  const gone = new Set(left.filter((name) => known.get(name)?.pool === poolOf(frame)));
+  return tableWithout(known, gone);
+}
+
 /** A snapshot holds all machines of one pool. Machines of other pools are kept. */
 function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineRow[] = []): Table<MachineRow> {
-  const pool = frame.topic.startsWith(POOL_PREFIX) ? frame.topic.slice(POOL_PREFIX.length) : OPEN_POOL;
+  const pool = poolOf(frame);
   const others = [...known.values()].filter((row) => row.pool !== pool);
   return tableOf([...others, ...machines], byName);
 }

@@ -9,6 +9,7 @@ import click
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
+from seamlessflow.core.types.pools import OPEN_POOL
 
 Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # maps a machine to the changes to make
 Command = Callable[..., None]
@@ -92,6 +93,16 @@ def machines_tag(
     _edit(names, changes, **options)
 
 
+@machines.command("pool")
+@_edit_options
+@click.option(
+    "--to", "pool", required=True, help="Pool to move them to; `default` is open unless it is granted."
+)
+def machines_pool(names: tuple[str, ...], pool: str, **options: Any) -> None:
+    """Move machines to a pool; only projects with a grant of it may use them."""
+    _edit(names, lambda machine: {"pool": pool}, **options)
+
+
 def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
     @click.command(verb, help=text)
     @_edit_options
@@ -157,7 +168,8 @@ def _tags_of(given: tuple[str, ...]) -> set[str]:
 
 def _desired(machine: Mapping[str, Any]) -> str:
     marks = " draining" if machine["is_draining"] else " cordoned" if machine["is_cordoned"] else ""
-    return f"{{{', '.join(machine['tags'])}}}{marks}"
+    where = "" if machine["pool"] == OPEN_POOL else f" in the pool {machine['pool']}"
+    return f"{{{', '.join(machine['tags'])}}}{marks}{where}"
 
 
 def _edit_said(data: Mapping[str, Any]) -> str:

@@ -316,7 +316,14 @@ def test_the_queue_and_a_priority_are_shown_and_changed(cast: Cast) -> None:
 @pytest.mark.usefixtures("signed_in")
 def test_shares_and_pools_are_listed_and_edited(cast: Cast) -> None:
     worker_make("alpha", "train")
-    Machine.objects.update(pool="lab")
+    assert said("machines", "pool", "alpha", "--to", "lab", "--dry-run")[0] == (
+        "alpha (generation 1): {train} → {train} in the pool lab"
+    )
+    assert said("machines", "pool", "alpha", "--to", "lab", "--reason", "r") == [
+        "alpha: {train} in the pool lab (generation 2)"
+    ]
+    assert "'Lab' is not accepted" in refused("machines", "pool", "alpha", "--to", "Lab", "--reason", "r")
+    assert "pool default → lab" in said("machines", "events", "alpha")[0]
     assert said("shares", "set", "elsewhere", "--weight", "2", "--quota", "3", "--reason", "r")[0].startswith(
         "elsewhere            weight 2      quota 3      entitled to 0.0    holds 0"
     )

@@ -15,7 +15,7 @@ import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tag
 
 const STALE = 412;
 
-type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "generation">;
+type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "generation">;
 
 interface Props {
   machine: MachineRow;
@@ -60,6 +60,19 @@ export function EditDialog({ machine, added, onClose }: Props) {
       >
         <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
         <StateFields edit={edit} onChange={setEdit} />
+        <label className="field">
+          <span className="field-label">Pool</span>
+          <input
+            className="input"
+            value={edit.pool}
+            maxLength={63}
+            required
+            pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
+            title="a–z, 0-9 and -, with a letter or digit at both ends"
+            onChange={(event) => setEdit({ ...edit, pool: event.target.value.trim() })}
+          />
+          <span className="muted">Only projects with a grant of the pool may use the machine; see Shares.</span>
+        </label>
         {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
         <ReasonField reason={reason} onChange={setReason} isRequired />
         {isStale ? <Stale onReload={() => reload.mutate()} /> : <Problem error={send.error} />}

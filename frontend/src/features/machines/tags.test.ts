@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { MachineRow } from "../../live/rows";
 import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
 
-const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false } as MachineRow;
+const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default" } as MachineRow;
 
 it("adds several tags at once, without duplicates", () => {
   expect(tagsWith(["rollout"], "train, gpu=h200  rollout")).toEqual(["gpu=h200", "rollout", "train"]);
@@ -18,6 +18,7 @@ it("sees no change if only the order of tags differs", () => {
   expect(isChanged(machine, { ...editOf(machine), tags: ["rollout", "train"] })).toBe(false);
   expect(isChanged(machine, { ...editOf(machine), tags: ["rollout"] })).toBe(true);
   expect(isChanged(machine, { ...editOf(machine), is_draining: true })).toBe(true);
+  expect(isChanged(machine, { ...editOf(machine), pool: "lab" })).toBe(true);
 });
 
 it("describes what an edit did, why and by whom", () => {
@@ -30,6 +31,8 @@ it("describes what an edit did, why and by whom", () => {
   expect(editSaid(edit)).toBe("tags {rollout} → {rollout, train} by ada: why not");
   const drain = { before: {}, after: { is_cordoned: true, is_draining: true }, reason: "disk", author: "user:ada" };
   expect(editSaid(drain)).toBe("drained by ada: disk");
+  const moved = { before: { pool: "default" }, after: { pool: "lab" }, reason: "theirs", author: "user:ada" };
+  expect(editSaid(moved)).toBe("moved to the pool lab by ada: theirs");
 });
 
 it("puts role tags first", () => {

@@ -18,8 +18,9 @@ export function tagsWith(tags: readonly string[], text: string): string[] {
   return [...new Set([...tags, ...added])].sort();
 }
 
-export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining">): MachineEdit {
-  return { tags: [...machine.tags].sort(), is_cordoned: machine.is_cordoned, is_draining: machine.is_draining };
+export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool">): MachineEdit {
+  const { tags, is_cordoned, is_draining, pool } = machine;
+  return { tags: [...tags].sort(), is_cordoned, is_draining, pool };
 }
 
 export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEdit): boolean {
@@ -32,6 +33,7 @@ export function editSaid(edit: Pick<EditRow, "before" | "after" | "reason" | "au
   if (edit.after.tags) parts.push(`tags {${(edit.before.tags ?? []).join(", ")}} → {${edit.after.tags.join(", ")}}`);
   if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "no longer draining");
   else if (edit.after.is_cordoned !== undefined) parts.push(edit.after.is_cordoned ? "cordoned" : "uncordoned");
+  if (edit.after.pool !== undefined) parts.push(`moved to the pool ${edit.after.pool}`);
   return `${parts.join(", ") || "edited"} by ${edit.author.replace(/^user:/, "")}: ${edit.reason}`;
 }
 

@@ -89,7 +89,7 @@ class MachineDetailApi(ProjectApi):
         responses=MachineOutput,
     )
     def patch(self, request: Request, machine_id: UUID) -> Response:
-        """Edit the tags of a machine, cordon it or drain it. For operators only.
+        """Edit the tags or the pool of a machine, cordon it or drain it. For operators only.
 
         `If-Match` holds the generation that the edit is based on. Without it the request is refused
         (428); if somebody else edited the machine in the meantime, it is refused as well (412). A
@@ -107,6 +107,7 @@ class MachineDetailApi(ProjectApi):
                 tags=edit.get("tags"),
                 is_cordoned=edit.get("is_cordoned"),
                 is_draining=edit.get("is_draining"),
+                pool=edit.get("pool"),
             ),
             reason=edit["reason"],
             author=access.author,

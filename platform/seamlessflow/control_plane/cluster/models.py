@@ -17,8 +17,7 @@ from seamlessflow.core.scheduling.heartbeats import (
     SHORTEST_INTERVAL_S,
     unheard_limit_s,
 )
-
-OPEN_POOL = "default"  # open to all projects until it is granted to some
+from seamlessflow.core.types.pools import OPEN_POOL
 
 
 class Machine(models.Model):

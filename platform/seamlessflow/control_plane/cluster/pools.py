@@ -14,11 +14,12 @@ from django.db.models import Count
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors import Access
-from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.selectors import pools_visible
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.core.types.pools import OPEN_POOL
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from uuid import UUID
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
 
 from seamlessflow.control_plane.accounts.selectors import Access
-from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.pools import OPEN_POOL
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:

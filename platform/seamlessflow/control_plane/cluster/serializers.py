@@ -68,6 +68,11 @@ class MachineEditInput(serializers.Serializer):
     is_draining = serializers.BooleanField(
         required=False, help_text="If true, the machine is cordoned as well."
     )
+    pool = serializers.CharField(
+        required=False,
+        max_length=63,
+        help_text="Only projects with a grant of the pool may use its machines.",
+    )
     reason = serializers.CharField(max_length=1000)
 
 

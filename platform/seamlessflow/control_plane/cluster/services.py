@@ -22,6 +22,7 @@ from seamlessflow.control_plane.common.services import event_record, scheduler_n
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -103,11 +104,13 @@ def machine_edit(
 ) -> Machine:
     """Apply an edit. One that changes nothing neither bumps the generation nor records an event.
 
-    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or no reason.
+    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or pool, or no reason.
     """
     if not reason.strip():
         raise field_error("reason", "is missing; say why the machine is edited")
     tags = None if edit.tags is None else checked_tags(edit.tags)
+    if edit.pool is not None:
+        checked_pool(edit.pool)
     with transaction.atomic():
         machine = Machine.objects.select_for_update(no_key=True).filter(id=machine_id).first()
         if machine is None:
@@ -145,7 +148,12 @@ def machines_edit(
 
 
 def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dict[str, object]:
-    wanted = {"tags": tags, "is_cordoned": edit.cordons, "is_draining": edit.is_draining}
+    wanted = {
+        "tags": tags,
+        "is_cordoned": edit.cordons,
+        "is_draining": edit.is_draining,
+        "pool": edit.pool,
+    }
     return {
         field: value
         for field, value in wanted.items()
@@ -193,3 +201,10 @@ def checked_tags(tags: Collection[str]) -> list[str]:
         return sorted(parse_tags(tags))
     except InvalidTag as error:
         raise field_error("tags", str(error)) from error
+
+
+def checked_pool(name: str) -> str:
+    try:
+        return parse_pool(name)
+    except InvalidPool as error:
+        raise field_error("pool", str(error)) from error

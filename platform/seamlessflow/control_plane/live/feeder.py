@@ -261,8 +261,11 @@ class Feeder:
         now.phases = {phase.id: phase_row(phase) for phase in live}
         now.machines = machine_rows(live)
         for name, machine in now.machines.items():
-            if self._said.machines.get(name) != machine:
+            said = self._said.machines.get(name)
+            if said != machine:
                 topics[machines_topic(machine["pool"])]["machines"].append(machine)
+            if said is not None and said["pool"] != machine["pool"]:
+                topics[machines_topic(said["pool"])]["left"].append(name)
 
     def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
         """Add rewards of newly published batches and, once a second, the newest groups and the rate of tokens."""

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import msgspec
 
-from seamlessflow.control_plane.cluster.models import OPEN_POOL
 from seamlessflow.core.protocol.live_rows import FRAME_VERSION, FrameKind
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.pools import OPEN_POOL
 
 MACHINES_TOPIC = "machines"
 # Of no pool: it carries the beat to those who may not see the open one.

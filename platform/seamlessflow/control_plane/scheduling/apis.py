@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
-from seamlessflow.control_plane.cluster.services import checked_tags
+from seamlessflow.control_plane.cluster.services import checked_pool, checked_tags
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.scheduling.previews import machines_preview
@@ -28,6 +28,8 @@ class _PreviewApi(ProjectApi):
             machine_get_visible(access=self.access, machine_id=machine_id)
             if edit.tags is not None:
                 checked_tags(edit.tags)
+            if edit.pool is not None:
+                checked_pool(edit.pool)
         self.access.check(Operation.MACHINE_EDIT)
         return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
 

@@ -16,6 +16,7 @@ from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
 from seamlessflow.control_plane.scheduling.bulk_edit import Work, bulk_edit_page
 from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 
@@ -25,7 +26,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Machine
-        fields = ["tags", "is_cordoned", "is_draining"]
+        fields = ["tags", "pool", "is_cordoned", "is_draining"]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -41,6 +42,12 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             return sorted(parse_tags(self.cleaned_data["tags"]))
         except InvalidTag as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean_pool(self) -> str:
+        try:
+            return parse_pool(self.cleaned_data["pool"])
+        except InvalidPool as error:
             raise forms.ValidationError(str(error)) from error
 
     def clean(self) -> dict[str, Any]:
@@ -61,10 +68,10 @@ class MachineAdmin(KeptAdmin):
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
-        *("name", "pool", "generation", "edited_by"),
-        *("tags", "is_cordoned", "is_draining", "reason", "seen_generation"),
+        *("name", "generation", "edited_by"),
+        *("tags", "pool", "is_cordoned", "is_draining", "reason", "seen_generation"),
     ]
-    readonly_fields = ["name", "pool", "generation", "edited_by"]
+    readonly_fields = ["name", "generation", "edited_by"]
     actions = ["retag", "cordon", "drain", "uncordon"]
 
     @admin.display(description="work")
@@ -80,7 +87,10 @@ class MachineAdmin(KeptAdmin):
         machine_edit(
             machine_id=obj.id,
             edit=MachineEdit(
-                tags=cleaned["tags"], is_cordoned=cleaned["is_cordoned"], is_draining=cleaned["is_draining"]
+                tags=cleaned["tags"],
+                is_cordoned=cleaned["is_cordoned"],
+                is_draining=cleaned["is_draining"],
+                pool=cleaned["pool"],
             ),
             reason=cleaned["reason"],
             author=author_of(request),

@@ -22,6 +22,7 @@ from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.preview import JobImpact, PhaseImpact, preview
 from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 HIDDEN_JOB = "a job of another project"
@@ -99,7 +100,8 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
 
 def _desired(machine: MachineView) -> str:
     marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
-    return f"{{{', '.join(sorted(machine.tags))}}}{marks}"
+    where = "" if machine.pool == OPEN_POOL else f" in the pool {machine.pool}"
+    return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}"
 
 
 def _job_names(access: Access) -> dict[UUID, str]:

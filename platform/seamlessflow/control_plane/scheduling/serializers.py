@@ -19,6 +19,7 @@ class MachinePreviewInput(serializers.Serializer):
     is_draining = serializers.BooleanField(
         required=False, help_text="If true, the machine is cordoned as well."
     )
+    pool = serializers.CharField(required=False, max_length=63)
 
 
 class OneMachinePreviewInput(MachinePreviewInput):
@@ -33,6 +34,7 @@ class DesiredOutput(serializers.Serializer):
     tags = serializers.SerializerMethodField()
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
+    pool = serializers.CharField()
 
     def get_tags(self, machine: Any) -> list[str]:
         return sorted(machine.tags)
@@ -127,5 +129,8 @@ class MachinesPreviewOutput(serializers.Serializer):
 
 def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
     return MachineEdit(
-        tags=body.get("tags"), is_cordoned=body.get("is_cordoned"), is_draining=body.get("is_draining")
+        tags=body.get("tags"),
+        is_cordoned=body.get("is_cordoned"),
+        is_draining=body.get("is_draining"),
+        pool=body.get("pool"),
     )

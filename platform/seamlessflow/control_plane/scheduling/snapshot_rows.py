@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from seamlessflow.control_plane.cluster.models import OPEN_POOL
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.scheduling.snapshot_views import (
@@ -27,6 +26,7 @@ from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.demand import engines_for
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 # Different texts of capabilities that are kept parsed. Like machines report like ones.

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
@@ -14,6 +14,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView
+from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 Grants = Mapping[str, Collection[UUID]]

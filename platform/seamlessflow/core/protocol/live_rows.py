@@ -112,6 +112,7 @@ class EditedState(TypedDict, total=False):
     tags: list[str]
     is_cordoned: bool
     is_draining: bool
+    pool: str
 
 
 class EditRow(TypedDict):
@@ -267,6 +268,7 @@ class MachinesData(TypedDict, total=False):
     machines: list[MachineRow]
     intervals: list[IntervalRow]
     edits: list[EditRow]
+    left: Annotated[list[str], msgspec.Meta(description="Names of machines that are in another pool now.")]
     truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows whose older rows are left out.")]
 
 

@@ -15,6 +15,7 @@ class MachineEdit:
     tags: Collection[str] | None = None
     is_cordoned: bool | None = None
     is_draining: bool | None = None
+    pool: str | None = None
 
     @property
     def cordons(self) -> bool | None:
@@ -28,6 +29,7 @@ def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
         tags=machine.tags if edit.tags is None else frozenset(edit.tags),
         is_cordoned=machine.is_cordoned if edit.cordons is None else edit.cordons,
         is_draining=machine.is_draining if edit.is_draining is None else edit.is_draining,
+        pool=machine.pool if edit.pool is None else edit.pool,
     )
 
 

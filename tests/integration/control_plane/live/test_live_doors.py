@@ -134,6 +134,20 @@ async def test_machines_of_a_granted_pool_are_shown_to_its_projects_only(cast: C
     feeder.close()
 
 
+async def test_a_machine_that_moves_to_a_hidden_pool_is_said_to_have_left_and_no_more(cast: Cast) -> None:
+    await database_sync_to_async(machines_make)(cast)
+    feeder = await feeder_make()
+    async with Browser() as browser:
+        await browser.say(token=cast.member.secret, subscribe=["machines"])
+        assert "open" in await machines_heard(browser, 2)
+
+        await Machine.objects.filter(name="open").aupdate(pool="theirs")
+        await tick(feeder)
+        heard = await browser.hear()
+        assert (heard["topic"], heard["data"]) == ("machines", {"left": ["open"]})
+    feeder.close()
+
+
 async def test_a_caller_without_the_open_pool_still_receives_the_beat(cast: Cast) -> None:
     await PoolGrant.objects.acreate(pool="default", project=cast.owner.project)
     async with Browser() as browser:

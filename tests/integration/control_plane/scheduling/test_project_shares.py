@@ -17,6 +17,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.telemetry.project_time import project_seconds
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, worker_make
 from tests.integration.control_plane.scheduling.test_queue import cycle, full_fleet, job_of
 
@@ -168,3 +169,25 @@ def test_edits_in_the_admin_site_leave_the_same_events(cast: Cast) -> None:
         ("pool.granted", {"pool": "lab"}),
         ("pool.revoked", {"pool": "lab"}),
     ]
+
+
+def test_a_machine_that_moves_to_another_pool_leaves_the_jobs_that_may_not_use_it(cast: Cast) -> None:
+    worker_make("gamma", "rollout", "train").heartbeat()
+    job = job_of(cast, cast.owner, "calculator")
+    cycle()
+    machine = Phase.objects.get(job=job).machine
+    path = f"machines/{show_id(IdKind.MACHINE, machine.id)}"
+    edit = {"pool": "lab", "reason": "theirs"}
+
+    told = json.loads(cast.operator.call("POST", f"{path}/preview", {"pool": "lab"}).content)
+    assert cast.owner.call("PATCH", path, edit, **{"If-Match": '"1"'}).status_code == 403
+    assert (
+        cast.operator.call("PATCH", path, edit | {"pool": "no pool"}, **{"If-Match": '"1"'}).status_code
+        == 400
+    )
+    assert cast.operator.call("PATCH", path, edit, **{"If-Match": '"1"'}).status_code == 200
+    cycle()
+
+    assert "the pool lab, which the job's project may not use" in told["sentences"][0]
+    assert Phase.objects.get(job=job).state == PhaseState.DRAINING
+    assert cast.member.call("GET", path).status_code == 404

@@ -1,0 +1,19 @@
+"""Names of pools: groups of machines that projects are granted."""
+
+import re
+
+OPEN_POOL = "default"  # open to all projects until it is granted to some
+_POOL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class InvalidPool(ValueError):
+    """A name that does not match the grammar."""
+
+
+def parse_pool(name: str) -> str:
+    """Check the name of a pool. Raises InvalidPool."""
+    if not _POOL.fullmatch(name):
+        raise InvalidPool(
+            f"{name!r} is not accepted; accepted: 1 to 63 of a-z, 0-9 and '-', a letter or digit at both ends"
+        )
+    return name
