@@ -20,7 +20,8 @@ from seamlessflow.core.scheduling.eligibility import (
     lacks_tags,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.floors import QUANTUM_S, floor_size
+from seamlessflow.core.scheduling.floors import QUANTUM_S, fits_alone, floor_size
+from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
@@ -92,6 +93,11 @@ class Queue:
     def __init__(self, snapshot: Snapshot) -> None:
         self.plan = planned(snapshot)
         self.entries = (*_without_floor(self.plan), *_at_work(self.plan))
+        self._homes = Homes(self.plan.fleet, snapshot)
+
+    def fits_alone(self, job: JobView) -> bool:
+        """Whether the fleet has the job's floor if no other job needs anything."""
+        return fits_alone(self.plan.fleet, self._homes, job)
 
     def shortages(self, entry: QueueEntry) -> tuple[Shortage, ...]:
         job, plan = entry.job, self.plan

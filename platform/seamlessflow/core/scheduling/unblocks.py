@@ -10,6 +10,7 @@ number of trials is limited, because each costs a cycle.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -23,8 +24,7 @@ from seamlessflow.core.scheduling.eligibility import (
     lacks_rendezvous,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.floors import OVERDUE_S, QUANTUM_S, fits_alone
-from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.floors import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.passes import FleetPlan
 from seamlessflow.core.scheduling.placement import num_in_flight
 from seamlessflow.core.scheduling.queue import Lack, Queue, QueueEntry, num_given, planned, quota_needed
@@ -78,6 +78,10 @@ class Trials:
         num_rows = len(snapshot.machines) + len(snapshot.jobs) + 1
         self._num_left = min(MAX_TRIALS, max(MIN_TRIALS, MAX_TRIED_ROWS // num_rows))
 
+    @property
+    def are_over(self) -> bool:
+        return self._num_left <= 0
+
     def take(self) -> bool:
         """Return whether one more trial is allowed."""
         self._num_left -= 1
@@ -88,7 +92,7 @@ def unblocks(
     queue: Queue, entry: QueueEntry, trials: Trials, *, kinds: frozenset[UnblockKind] = EVERY_KIND
 ) -> tuple[Unblock, ...]:
     """Return what would let the entry's job begin, or work more, the cheapest first."""
-    found = _Search(queue.plan, entry, trials)
+    found = _Search(queue, entry, trials)
     makers: dict[UnblockKind, Callable[[], Unblock | None]] = {
         UnblockKind.WAIT: found.wait,
         UnblockKind.RETAG: found.retag,
@@ -111,9 +115,9 @@ def _cost(offer: Unblock) -> int:
 
 
 class _Search:
-    def __init__(self, plan: FleetPlan, entry: QueueEntry, trials: Trials) -> None:
-        self._plan, self._entry, self._trials = plan, entry, trials
-        self._job, self._snapshot = entry.job, plan.snapshot
+    def __init__(self, queue: Queue, entry: QueueEntry, trials: Trials) -> None:
+        self._queue, self._entry, self._trials = queue, entry, trials
+        self._plan, self._job, self._snapshot = queue.plan, entry.job, queue.plan.snapshot
 
     def wait(self) -> Unblock | None:
         job, plan = self._job, self._plan
@@ -121,7 +125,7 @@ class _Search:
             return None
         if self._entry.lack is Lack.TURN:
             return Unblock(kind=UnblockKind.WAIT)
-        if not fits_alone(plan.fleet, Homes(plan.fleet, self._snapshot), job):
+        if not self._queue.fits_alone(job):
             return None
         first = plan.floors.reserved_for
         if first is None or first.id != job.id:
@@ -135,11 +139,11 @@ class _Search:
         return Unblock(kind=UnblockKind.WAIT, within_s=max(left_s, 0.0), at_most_s=at_most_s)
 
     def retag(self) -> Unblock | None:
-        if self._entry.lack not in (Lack.FLOOR, Lack.ENGINES):
+        if self._entry.lack not in (Lack.FLOOR, Lack.ENGINES) or self._trials.are_over:
             return None
         for machine, tags in sorted(self._retags(), key=_retag_cost)[:MAX_RETAGS]:
-            edit = MachineEdit(tags=machine.tags | set(tags))
-            gives_way = self._tried(snapshot_edited(self._snapshot, {machine.id: edit}))
+            edits = {machine.id: MachineEdit(tags=machine.tags | set(tags))}
+            gives_way = self._tried(partial(snapshot_edited, self._snapshot, edits))
             if gives_way is not None:
                 return Unblock(kind=UnblockKind.RETAG, machine=machine, tags=tags, gives_way=gives_way)
         return None
@@ -148,7 +152,7 @@ class _Search:
         if self._entry.lack is not Lack.QUOTA:
             return None
         quota = quota_needed(self._plan, self._job)
-        gives_way = self._tried(self._with_project(project_quota=quota))
+        gives_way = self._tried(partial(self._with_project, project_quota=quota))
         return (
             None if gives_way is None else Unblock(kind=UnblockKind.QUOTA, value=quota, gives_way=gives_way)
         )
@@ -157,7 +161,7 @@ class _Search:
         if self._entry.lack is not Lack.FLOOR:
             return None
         for pool in sorted(self._closed_pools()):
-            gives_way = self._tried(self._with_project(pools=self._job.pools | {pool}))
+            gives_way = self._tried(partial(self._with_project, pools=self._job.pools | {pool}))
             if gives_way is not None:
                 return Unblock(kind=UnblockKind.GRANT, pool=pool, gives_way=gives_way)
         return None
@@ -176,18 +180,19 @@ class _Search:
         raised = self._least(above, lambda value: _with_job(self._snapshot, replace(job, priority=value)))
         if raised is None:
             return None
-        gives_way = self._tried(_with_job(self._snapshot, replace(job, priority=raised)))
+        gives_way = self._tried(partial(_with_job, self._snapshot, replace(job, priority=raised)))
         return (
             None
             if gives_way is None
             else Unblock(kind=UnblockKind.PRIORITY, value=raised, gives_way=gives_way)
         )
 
-    def _tried(self, edited: Snapshot) -> tuple[JobView, ...] | None:
+    def _tried(self, edit: Callable[[], Snapshot]) -> tuple[JobView, ...] | None:
         """Let the scheduler decide on an edited snapshot. Returns the jobs that give way, or None if it does not
         help."""
         if not self._trials.take():
             return None
+        edited = edit()
         if self._job.state is JobState.QUEUED and not _begins(edited, self._job):
             return None
         after = planned(edited)
@@ -203,12 +208,12 @@ class _Search:
 
     def _least(self, values: Sequence[Number], edited: Callable[[Number], Snapshot]) -> Number | None:
         """Return the least value with which the job begins, by halving; None if it begins with none of them."""
-        if not values or self._tried(edited(values[-1])) is None:
+        if not values or self._tried(partial(edited, values[-1])) is None:
             return None
         low, high = 0, len(values) - 1
         while low < high:
             middle = (low + high) // 2
-            if self._tried(edited(values[middle])) is None:
+            if self._tried(partial(edited, values[middle])) is None:
                 low = middle + 1
             else:
                 high = middle
