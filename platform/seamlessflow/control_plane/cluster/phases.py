@@ -20,7 +20,7 @@ from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import ENGINES_CHANNEL, SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
+from seamlessflow.core.lifecycle.phases import PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.types.tags import Role
 
 # What a caller may set together with the state, with the types in the database. `endpoint` and `served_version` are
@@ -39,7 +39,7 @@ _OF_STATE = {
     PhaseState.ACTIVE: "active_at = coalesce(p.active_at, %(now)s::timestamptz)",
     PhaseState.DRAINING: "draining_at = %(now)s::timestamptz",
     PhaseState.ENDED: "ended_at = %(now)s::timestamptz, endpoint = ''",
-    PhaseState.FAILED: "ended_at = %(now)s::timestamptz, endpoint = ''",
+    PhaseState.FAILED: "ended_at = %(now)s::timestamptz, endpoint = '', failure_cause = %(cause)s::text",
 }
 _LOCK_JOB = """
     SELECT FROM jobs_job WHERE id = (SELECT job_id FROM scheduling_phase WHERE id = %s) FOR NO KEY UPDATE"""
@@ -54,8 +54,9 @@ def phase_move(
     fence: int | None = None,
     boot_id: UUID | None = None,
     fields: Mapping[str, Any] | None = None,
+    cause: FailureCause = FailureCause.WORK,
 ) -> bool:
-    """Move a phase by compare-and-set, and set `fields` (of FIELDS) with it.
+    """Move a phase by compare-and-set, and set `fields` (of FIELDS) with it. `cause`: why it failed, if it did.
 
     Returns False if its state does not allow the move, or if the fence is stale. Another move of the phase is waited
     for.
@@ -72,7 +73,7 @@ def phase_move(
     }
     statement = _statement(to, tuple(sorted(told)))
     if to is PhaseState.FAILED:
-        return _fail(phase_id, statement, parameters)
+        return _fail(phase_id, statement, {**parameters, "cause": cause.value})
     return _moved(statement, parameters) is not None
 
 
@@ -125,7 +126,7 @@ def _moved(statement: str, parameters: Mapping[str, str | None]) -> tuple[UUID, 
 
 @transaction.atomic
 def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) -> bool:
-    """Move a phase to FAILED, and count that for its job."""
+    """Move a phase to FAILED, and count that for its job if the work itself failed. A gang fails once."""
     with connection.cursor() as cursor:
         # Lock the job before the phase, as a publication does: the other order could deadlock with it.
         cursor.execute(_LOCK_JOB, [phase_id])
@@ -133,12 +134,15 @@ def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) 
     if moved is None:
         return False
     job_id, gang_id = moved
-    if not _has_failed_before(phase_id, gang_id):
-        Job.objects.filter(id=job_id).update(num_failures=F("num_failures") + 1)
+    if parameters["cause"] == FailureCause.WORK:
+        if _has_failed_before(phase_id, gang_id):
+            Phase.objects.filter(id=phase_id).update(failure_cause=FailureCause.GANG.value)
+        else:
+            Job.objects.filter(id=job_id).update(num_failures=F("num_failures") + 1)
     return True
 
 
 def _has_failed_before(phase_id: UUID, gang_id: UUID | None) -> bool:
-    """Whether another member of the gang failed before: a gang fails once. The lock on the job's row orders members."""
+    """Whether another member of the gang failed before. The lock on the job's row orders members."""
     fellows = Phase.objects.filter(gang_id=gang_id, state=PhaseState.FAILED).exclude(id=phase_id)
     return gang_id is not None and fellows.exists()

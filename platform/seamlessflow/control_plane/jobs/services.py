@@ -186,7 +186,7 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
         job.generation += 1
         job.save(update_fields=["desired", "pause_reason", "generation"])
         if desired is DesiredJobState.RUN:  # use the same clock as for the finalization of groups
-            Job.objects.filter(id=job.id).update(resumed_at=Now())
+            Job.objects.filter(id=job.id).update(resumed_at=Now(), num_failures=0)
         _request_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
     return job

@@ -1,4 +1,4 @@
-"""Phases: leases of a machine to a job in one role, each with a fence.
+"""Phases: leases of a machine to a job in one role, each with a fence; and what was judged of machines that fail them.
 
 Invariant, held by an index: at most one live phase owns a machine.
 """
@@ -7,7 +7,7 @@ from django.db import models
 
 from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
 from seamlessflow.core.types.tags import Role
 
 
@@ -66,6 +66,14 @@ class Phase(models.Model):
     drain_grace_s = models.FloatField(
         null=True, help_text="Draining: seconds for which running work may continue; null: no limit."
     )
+    failure_cause = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        choices=[(c.value, c.value) for c in FailureCause],
+        help_text="Failed: why. Only `work` says something about the job or the machine.",
+    )
     leased_at = StoredAtField()
     active_at = models.DateTimeField(null=True)
     draining_at = models.DateTimeField(null=True)
@@ -89,7 +97,34 @@ class Phase(models.Model):
                 name="phase_taken_over",
                 condition=models.Q(next_job__isnull=False, num_read_again_tokens__gt=0),
             ),
+            models.Index(
+                fields=["ended_at"],
+                condition=models.Q(failure_cause=FailureCause.WORK.value),
+                name="phase_failed_by_work",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.role} phase, fence {self.fence}"
+
+
+class MachineJudgement(models.Model):
+    """What was decided of a machine whose phases failed. It is in quarantine while `quarantined_at` is set."""
+
+    machine = models.OneToOneField(
+        "cluster.Machine", primary_key=True, on_delete=models.CASCADE, related_name="judgement"
+    )
+    quarantined_at = models.DateTimeField(null=True)
+    until_at = models.DateTimeField(
+        null=True, help_text="From then on, one phase tries out whether the machine works again."
+    )
+    reason = models.TextField(blank=True, default="", help_text="Why it was quarantined last.")
+    num_quarantines = models.PositiveIntegerField(
+        default=0, help_text="Number of quarantines without good work in between; each is twice as long."
+    )
+    judged_fence = models.PositiveBigIntegerField(
+        default=0, help_text="Failures of phases up to this fence are judged."
+    )
+
+    def __str__(self) -> str:
+        return f"judgement of {self.machine}"

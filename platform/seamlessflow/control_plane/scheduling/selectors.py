@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, Subquery
 
+from seamlessflow.control_plane.scheduling.judgement_rows import failure_views
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
@@ -17,7 +18,7 @@ from seamlessflow.core.types.tags import Role
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:
     # Machines first: a lease that ends in between is then seen with the demand that it left, and is decided anew.
-    return Snapshot(machines=machine_views(), jobs=job_views(), may_evict=may_evict)
+    return Snapshot(machines=machine_views(), jobs=job_views(), failures=failure_views(), may_evict=may_evict)
 
 
 def live_phases(**only: Any) -> list[Phase]:

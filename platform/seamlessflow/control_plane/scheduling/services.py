@@ -14,12 +14,14 @@ from django.db import IntegrityError, transaction
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_move
-from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire, job_move
+from seamlessflow.control_plane.scheduling.judgements import machine_admit, machine_quarantine
+from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.control_plane.scheduling.selectors import live_phase_conflict, live_phases
 from seamlessflow.control_plane.scheduling.snapshot_views import (
     grants_load,
@@ -31,6 +33,7 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.decisions import (
+    AdmitMachine,
     Decision,
     DrainPhase,
     FailPhase,
@@ -38,7 +41,9 @@ from seamlessflow.core.scheduling.decisions import (
     LeaseGang,
     MoveJob,
     NextPhase,
+    PauseJob,
     Plan,
+    QuarantineMachine,
     SetDesiredVersion,
     SetNext,
 )
@@ -92,7 +97,11 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
             return _next_set(decision) or None
         case FailPhase():
             done = phase_move(
-                phase_id=decision.phase_id, to=PhaseState.FAILED, reason=decision.reason, author=AUTHOR
+                phase_id=decision.phase_id,
+                to=PhaseState.FAILED,
+                reason=decision.reason,
+                author=AUTHOR,
+                cause=decision.cause,
             )
             return done or None
         case SetDesiredVersion():
@@ -102,6 +111,23 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
                 job_move(job_id=decision.job_id, to=decision.to_state, reason=decision.reason, author=AUTHOR)
                 or None
             )
+        case QuarantineMachine():
+            return machine_quarantine(decision, author=AUTHOR) or None
+        case AdmitMachine():
+            return machine_admit(decision, author=AUTHOR) or None
+        case PauseJob():
+            return _pause(decision) or None
+
+
+def _pause(decision: PauseJob) -> bool:
+    """Ask a job to pause on the platform's own behalf. False if somebody ended or cancelled it meanwhile."""
+    try:
+        job_desire(
+            job_id=decision.job_id, desired=DesiredJobState.PAUSE, reason=decision.reason, author=PLATFORM
+        )
+    except ApplicationError:
+        return False
+    return True
 
 
 @transaction.atomic
@@ -228,7 +254,8 @@ def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
     """Say why a lease no longer holds, or None. The rule that decided it judges the rows that are locked now."""
     now = database_now()
     live = [phase_view(phase, now) for phase in live_phases(machine=machine)]
-    view = machine_view(machine, live[0] if live else None, now)
+    judgement = MachineJudgement.objects.filter(machine=machine).first()
+    view = machine_view(machine, live[0] if live else None, now, judgement)
     pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
     wanted = job_view(
         job.id, job.resolved_spec, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)

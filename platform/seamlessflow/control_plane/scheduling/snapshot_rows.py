@@ -9,11 +9,13 @@ models instead (`snapshot_views`); both judge by the same rules.
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.control_plane.jobs.selectors import specs_load
+from seamlessflow.control_plane.scheduling.judgement_rows import judgements_load
 from seamlessflow.control_plane.scheduling.snapshot_views import (
     gang_view,
     job_view,
@@ -96,7 +98,8 @@ _JOBS = f"""
                 SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence)
             WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
            )::float8,
-           j.priority
+           j.priority,
+           extract(epoch FROM statement_timestamp() - j.resumed_at)::float8
     FROM jobs_job j
     JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
@@ -110,8 +113,12 @@ _JOBS = f"""
 
 
 def machine_views() -> tuple[MachineView, ...]:
-    """Return all machines by name, each with its live phase."""
-    return tuple(_machine_view(*row) for row in prepared_rows(_MACHINES))
+    """Return all machines by name, each with its live phase and what was judged of it."""
+    machines = tuple(_machine_view(*row) for row in prepared_rows(_MACHINES))
+    judged = judgements_load()
+    if not judged:
+        return machines
+    return tuple(replace(one, **judged[one.id]) if one.id in judged else one for one in machines)
 
 
 def job_views() -> tuple[JobView, ...]:
@@ -199,7 +206,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
     due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
-    given_priority = row[27]
+    given_priority, resumed_s = row[27:29]
     return job_view(
         job_id,
         spec,
@@ -214,6 +221,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
         waiting_s=waiting_s if state == JobState.QUEUED else 0.0,
         admitted_s=admitted_s or 0.0,
         published_s=float("inf") if published_s is None else published_s,
+        resumed_s=float("inf") if resumed_s is None else resumed_s,
         trainer_state=frozenset(trainer_state),
         engines_wanted=None if num_turns is None else engines_for(num_turns, spec.rollout.max_num_seqs),
         desired=DesiredJobState(desired),

@@ -7,13 +7,19 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
-from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
-from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import (
+    GangView,
+    JobView,
+    MachineView,
+    PhaseView,
+    QuarantineView,
+)
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
@@ -57,7 +63,9 @@ def phase_view(phase: Phase, now: datetime) -> PhaseView:
     )
 
 
-def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> MachineView:
+def machine_view(
+    machine: Machine, phase: PhaseView | None, now: datetime, judgement: MachineJudgement | None = None
+) -> MachineView:
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
     limit_s = unheard_limit_s(0.0 if heartbeat is None else heartbeat.interval_s)
@@ -72,7 +80,21 @@ def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> Ma
         unheard_s=unheard_s,
         unheard_limit_s=limit_s,
         phase=phase,
+        quarantine=_quarantine_view(judgement, now),
+        judged_fence=0 if judgement is None else judgement.judged_fence,
         **reported_fields({} if heartbeat is None else heartbeat.capabilities),
+    )
+
+
+def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> QuarantineView | None:
+    if judgement is None or judgement.quarantined_at is None or judgement.until_at is None:
+        return None
+    return QuarantineView(
+        reason=judgement.reason,
+        num=judgement.num_quarantines,
+        backoff_s=(judgement.until_at - judgement.quarantined_at).total_seconds(),
+        age_s=(now - judgement.quarantined_at).total_seconds(),
+        until_at=judgement.until_at,
     )
 
 

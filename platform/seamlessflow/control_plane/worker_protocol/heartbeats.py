@@ -28,7 +28,7 @@ from seamlessflow.control_plane.worker_protocol.beats import (
 )
 from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.control_plane.worker_protocol.orders import reply_build
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
 
 
@@ -153,6 +153,7 @@ def _orphans_fail(machine: SeenMachine, boot_id: UUID) -> None:
                 to=PhaseState.FAILED,
                 reason=f"the supervisor of {machine.name} was restarted",
                 author=machine.author,
+                cause=FailureCause.SILENCE,
             )
 
 

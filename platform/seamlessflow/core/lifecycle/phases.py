@@ -18,6 +18,14 @@ class PhaseState(StrEnum):
     FAILED = "failed"
 
 
+class FailureCause(StrEnum):
+    """Why a phase failed, as far as the platform can tell. Only `WORK` says something about its job or machine."""
+
+    WORK = "work"  # what ran failed, or did not start or end in time
+    SILENCE = "silence"  # its machine was lost or its supervisor was restarted
+    GANG = "gang"  # another member of its gang failed first
+
+
 _S = PhaseState
 PHASE_MOVES = TransitionTable(
     "phase",

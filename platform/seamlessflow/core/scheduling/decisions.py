@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.types.tags import Role
 
 
@@ -89,6 +90,7 @@ class FailPhase:
     phase_id: UUID
     machine: str
     reason: str
+    cause: FailureCause = FailureCause.WORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,38 @@ class MoveJob:
     reason: str
 
 
-Decision = Lease | LeaseGang | DrainPhase | SetNext | FailPhase | SetDesiredVersion | MoveJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineMachine:
+    """Give a machine no work for a while, because phases fail there. `fence`: that of the newest phase which led to
+    this; `num`: how many quarantines there were in a row, with this one."""
+
+    machine_id: UUID
+    machine: str
+    reason: str
+    num: int
+    backoff_s: float
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitMachine:
+    """End the quarantine of a machine that works again."""
+
+    machine_id: UUID
+    machine: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob:
+    """Ask a job to pause, because the fault seems to be its own and trying again takes machines from others."""
+
+    job_id: UUID
+    reason: str
+
+
+Judgement = QuarantineMachine | AdmitMachine | PauseJob
+Decision = Lease | LeaseGang | DrainPhase | SetNext | FailPhase | SetDesiredVersion | MoveJob | Judgement
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,20 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import (
+    AdmitMachine,
     Decision,
     DrainPhase,
     FailPhase,
     Lease,
     LeaseGang,
     MoveJob,
+    PauseJob,
     Plan,
+    QuarantineMachine,
     SetDesiredVersion,
     SetNext,
 )
+from seamlessflow.core.scheduling.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 
@@ -89,6 +93,10 @@ def obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 machines[machine_id] = _with_phase(machines[machine_id], desired_version=decision.version)
             case MoveJob():
                 jobs[decision.job_id] = replace(jobs[decision.job_id], state=decision.to_state)
+            case QuarantineMachine() | AdmitMachine():
+                machines[decision.machine_id] = machine_judged(machines[decision.machine_id], decision)
+            case PauseJob():
+                jobs[decision.job_id] = job_paused(jobs[decision.job_id], decision)
     return replace(
         snapshot,
         machines=tuple(_carried_out(machine) for machine in machines.values()),

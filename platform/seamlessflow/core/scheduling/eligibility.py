@@ -58,6 +58,23 @@ def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
 
 
+def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Return a reason if the machine fails phases and gets no work for now. A phase that runs there stays."""
+    phase, quarantine = machine.phase_of(job.id), machine.quarantine
+    stays = phase is not None and phase.role is role and not phase.is_leaving
+    if quarantine is None or may_be_tried(machine) or stays:
+        return None
+    until = f" until {quarantine.until_at:%H:%M:%S} UTC" if quarantine.until_at is not None else ""
+    if quarantine.is_over:
+        until = " and being tried out"
+    return f"{machine.name} is in quarantine{until}: {quarantine.reason}"
+
+
+def may_be_tried(machine: MachineView) -> bool:
+    """Whether the machine may get new work: after a quarantine, one phase tries it out."""
+    return machine.quarantine is None or (machine.quarantine.is_over and machine.phase is None)
+
+
 def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
     taken = machine.phase is not None and machine.phase.job_id != job.id
     return f"{machine.name} is held by another job" if taken else None
@@ -71,6 +88,7 @@ LEASE_FILTERS: tuple[Filter, ...] = (
     lacks_rendezvous,
     is_unheard,
     is_cordoned,
+    is_quarantined,
     is_held,
 )
 
@@ -90,7 +108,7 @@ def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | Non
 
 def passing_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return why the machine cannot be used for now, though it fits."""
-    return first_rejection((is_draining, is_unheard, is_cordoned), machine, job, role)
+    return first_rejection((is_draining, is_unheard, is_cordoned, is_quarantined), machine, job, role)
 
 
 def may_keep_warm(machine: MachineView, job: JobView, role: Role) -> bool:

@@ -2,27 +2,31 @@
 
 A class holds the usable machines (healthy, neither cordoned nor draining) that no rule of `eligibility` can tell apart,
 so passes over a fleet cost classes times kinds of jobs, not machines times jobs. A cordoned machine with a live phase
-is a class of its own, open only to that job in that role. Every usable machine is in exactly one class.
+is a class of its own, open only to that job in that role, and so is one in quarantine. Every usable machine is in
+exactly one class.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection, may_be_tried
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
 from seamlessflow.core.types.tags import ROLE_TAGS, Role
 
 Classes = tuple[int, ...]
+Avoided = Mapping[UUID, frozenset[Owner]]  # which jobs should avoid a machine in which role, by machine
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """Machines that every rule treats alike. `only`: the job and role that may use a cordoned machine."""
+    """Machines that every rule treats alike. `only`: the job and role that may use machines which are given no new
+    work; `avoided_by`: those that failed there lately."""
 
     machines: tuple[MachineView, ...]
-    only: tuple[UUID, Role] | None = None
+    only: Owner | None = None
+    avoided_by: frozenset[Owner] = frozenset()
 
     @property
     def example(self) -> MachineView:
@@ -33,13 +37,19 @@ class MachineClass:
         """In how many roles its machines may work: the fewer, the less it matters to others who takes them."""
         return len(self.example.tags & ROLE_TAGS)
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether its machine failed before, so that the next phase is a trial."""
+        return self.example.quarantine is not None
+
 
 class Fleet:
     """The classes of a snapshot. `class_of`: the class of each usable machine, by id."""
 
-    def __init__(self, snapshot: Snapshot, running: Collection[UUID]) -> None:
+    def __init__(self, snapshot: Snapshot, running: Collection[UUID], avoided: Avoided | None = None) -> None:
         """`running`: the jobs that should run; machines that others still use are left out until they are leaving."""
-        self.classes = _classes_of(snapshot, running)
+        self.classes = _classes_of(snapshot, running, avoided or {})
+        self._avoiding = frozenset().union(*(avoided or {}).values())
         self.class_of = {
             machine.id: number for number, one in enumerate(self.classes) for machine in one.machines
         }
@@ -83,8 +93,24 @@ class Fleet:
         classes = self._by_kind.get(kind)
         if classes is None:
             classes = self._by_kind[kind] = self._fitting(job, role)
+        if (job.id, role) in self._avoiding:
+            classes = tuple(one for one in classes if (job.id, role) not in self.classes[one].avoided_by)
         kept = self._kept.get((job.id, role))
         return classes if kept is None else (*kept, *classes)
+
+    def avoids(self, job: JobView, role: Role, machine: MachineView) -> bool:
+        """Whether the job failed in the role on the machine so lately that it should work elsewhere."""
+        number = self.class_of.get(machine.id)
+        is_avoided = number is not None and (job.id, role) in self.classes[number].avoided_by
+        return is_avoided and (job.id, role) in self._avoiding
+
+    def is_choosy(self, job: JobView) -> bool:
+        return any((job.id, role) in self._avoiding for role in Role)
+
+    def accept_all(self, job: JobView) -> None:
+        """Let the job go back to the machines where it failed."""
+        self._avoiding -= {(job.id, role) for role in Role}
+        self._by_job.pop(id(job), None)
 
     def num_machines(self, classes: Classes) -> int:
         return sum(len(self.classes[number].machines) for number in classes)
@@ -95,10 +121,14 @@ class Fleet:
             for number, one in enumerate(self.classes)
             if one.only is None and first_rejection(FIT_FILTERS, one.example, job, role) is None
         ]
-        return tuple(sorted(fitting, key=lambda number: (self.classes[number].num_roles, number)))
+        return tuple(sorted(fitting, key=self._order))
+
+    def _order(self, number: int) -> tuple[bool, int, int]:
+        one = self.classes[number]
+        return one.is_on_trial, one.num_roles, number
 
 
-def _classes_of(snapshot: Snapshot, running: Collection[UUID]) -> list[MachineClass]:
+def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided) -> list[MachineClass]:
     wanted = ROLE_TAGS.union(
         *(job.tags_of(role) for job in snapshot.jobs for role in Role),
     )
@@ -111,15 +141,21 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID]) -> list[MachineCl
         is_used = phase is not None and not phase.is_leaving and phase.job_id not in running
         if not machine.is_healthy or machine.is_draining or is_used:
             continue
-        if machine.is_cordoned:
+        if machine.is_cordoned or not may_be_tried(machine):
             if (staying := _staying(machine)) is not None:
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue
-        said = (machine.tags, machine.pool, machine.engine_kinds, machine.has_rendezvous)
+        judged = (machine.quarantine is not None, avoided.get(machine.id))
+        said = (machine.tags, machine.pool, machine.engine_kinds, machine.has_rendezvous, judged)
         if said not in keys:
-            keys[said] = _key(machine, wanted, engines)
+            keys[said] = (_key(machine, wanted, engines), judged)
         alike[keys[said]].append(machine)
-    return [*(MachineClass(tuple(machines)) for machines in alike.values()), *kept]
+    classes = [_open_class(tuple(machines), avoided) for machines in alike.values()]
+    return [*classes, *kept]
+
+
+def _open_class(machines: tuple[MachineView, ...], avoided: Avoided) -> MachineClass:
+    return MachineClass(machines, avoided_by=avoided.get(machines[0].id, frozenset()))
 
 
 def _staying(machine: MachineView) -> PhaseView | None:

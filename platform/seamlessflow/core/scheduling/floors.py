@@ -22,8 +22,8 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
-from seamlessflow.core.scheduling.homes import Homes, Owner
-from seamlessflow.core.scheduling.snapshot import JobView
+from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.snapshot import JobView, Owner
 from seamlessflow.core.types.tags import Role
 
 QUANTUM_S = 900.0  # a job at work for longer gives way to one that waits

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from uuid import UUID
 
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
 from seamlessflow.core.scheduling.hand_overs import hand_over
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
@@ -24,22 +24,27 @@ def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase
     """Yield the remaining members of each gang that lost one, and all members of a gang that does not come together."""
     reasons = {decision.phase_id: decision.reason for decision in failing}
     for members in _gangs(machines).values():
-        reason = _break_up(members, reasons)
+        reason, late = _break_up(members, reasons)
         for machine, phase in members:
-            if reason is not None and phase.id not in reasons:
-                yield FailPhase(phase_id=phase.id, machine=machine.name, reason=reason)
+            if reason and phase.id not in reasons:
+                cause = FailureCause.WORK if machine.name in late else FailureCause.GANG
+                yield FailPhase(phase_id=phase.id, machine=machine.name, reason=reason, cause=cause)
 
 
-def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UUID, str]) -> str | None:
+def _break_up(
+    members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UUID, str]
+) -> tuple[str, list[str]]:
+    """Return why the gang ends ("" if it does not), and the machines that are to blame besides those that failed."""
     gang = members[0][1].gang
     assert gang is not None
     lost = gang.failure or next((reasons[phase.id] for _, phase in members if phase.id in reasons), "")
     if lost:
-        return f"the gang lost a member: {lost}"
+        return f"the gang lost a member: {lost}", []
     waiting = [(machine, phase) for machine, phase in members if phase.state in _GATHERING]
     if all(phase.age_s <= GATHER_LIMIT_S for _, phase in waiting):
-        return None
-    return f"the gang did not come together within {GATHER_LIMIT_S:g} s: {_late(members)} did not join"
+        return "", []
+    late = _late(members)
+    return f"the gang did not come together within {GATHER_LIMIT_S:g} s: {', '.join(late)} did not join", late
 
 
 def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
@@ -87,7 +92,7 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
     """Return what the gang is waiting for, in one clause; "" if it has not waited long enough to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
-            return f"training waits for {_late(gang)} to join"
+            return f"training waits for {', '.join(_late(gang))} to join"
         return ""
     slow = [
         machine.name
@@ -117,8 +122,8 @@ def _member(place: tuple[MachineView, PhaseView]) -> int:
     return gang.member
 
 
-def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> str:
+def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> list[str]:
     """Return the names of the late members. The leader waits for all others, so it is late only if no other is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name
-    return ", ".join(name for name in late if name != leader) or leader
+    return [name for name in late if name != leader] or [leader]

@@ -7,7 +7,7 @@ machine is healthy, eviction never happens.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import FailPhase
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView
@@ -42,10 +42,10 @@ def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Itera
     vanished = [machine for machine in machines if not machine.is_healthy and machine.phase is not None]
     for machine in vanished:
         if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > suspicion_s(machine)):
-            yield _fail(machine, f"{machine.name} sends no heartbeats")
+            yield _fail(machine, f"{machine.name} sends no heartbeats", FailureCause.SILENCE)
     for machine in heard:
         if machine.phase is not None and (reason := _stuck(machine.phase)) is not None:
-            yield _fail(machine, f"on {machine.name}: {reason}")
+            yield _fail(machine, f"on {machine.name}: {reason}", FailureCause.WORK)
 
 
 def suspicion_s(machine: MachineView) -> float:
@@ -53,9 +53,9 @@ def suspicion_s(machine: MachineView) -> float:
     return SUSPICION_LIMITS * machine.unheard_limit_s
 
 
-def _fail(machine: MachineView, reason: str) -> FailPhase:
+def _fail(machine: MachineView, reason: str, cause: FailureCause) -> FailPhase:
     assert machine.phase is not None
-    return FailPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason)
+    return FailPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason, cause=cause)
 
 
 def _stuck(phase: PhaseView) -> str | None:

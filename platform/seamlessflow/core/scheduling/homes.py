@@ -8,10 +8,8 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.snapshot import JobView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, Owner, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
-
-Owner = tuple[UUID, Role]
 
 
 class Homes:

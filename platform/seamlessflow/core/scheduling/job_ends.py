@@ -1,11 +1,11 @@
-"""Decides whether a job continues (None) or ends once its phases have drained."""
+"""Decides whether a job continues (None) or ends once its phases have drained.
+
+Failures end no job: at most they pause it (`judging`), so it goes on once somebody has mended what failed."""
 
 from dataclasses import dataclass
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.snapshot import JobView
-
-MAX_FAILURES = 10  # failed phases since the last publication
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,6 @@ def ending_of(job: JobView) -> Ending | None:
         return Ending(JobState.CANCELLED, JobState.CANCELLING, "cancelled by request")
     if job.num_remaining_updates == 0 and not job.awaits_evaluation:
         return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
-    if job.num_failures > MAX_FAILURES:
-        last = f"; last failure: {job.last_failure}" if job.last_failure else ""
-        return Ending(
-            JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}"
-        )
     if job.desired is DesiredJobState.PAUSE or job.state is JobState.PAUSING:
         return Ending(JobState.PAUSED, JobState.PAUSING, job.pause_reason or "paused by request")
     return None

@@ -35,11 +35,11 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
     held = plan.snapshot.held_by(job.id)
     live = {role: [m for m in held if m.phase is not None and m.phase.role is role] for role in Role}
     yield from _training(job, plan, live[Role.TRAIN])
-    if not live[Role.AGENT]:
+    if not live[Role.AGENT] and not plan.rests(job, Role.AGENT):
         for machine in plan.targets.machines_of.get((job.id, Role.AGENT), ()):
             yield from _move_in(job, Role.AGENT, machine, free="runs the agents", busy="it needs a machine")
     for machine in plan.targets.machines_of.get((job.id, Role.ROLLOUT), ()):
-        if working_for(machine) != (job.id, Role.ROLLOUT):
+        if working_for(machine) != (job.id, Role.ROLLOUT) and not plan.rests(job, Role.ROLLOUT):
             yield from _move_in(
                 job,
                 Role.ROLLOUT,
@@ -52,7 +52,7 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
 def _training(job: JobView, plan: FleetPlan, live: list[MachineView]) -> Iterator[Decision]:
     members = plan.targets.machines_of.get((job.id, Role.TRAIN), [])
     if not live:
-        if len(members) == job.num_train_machines:
+        if len(members) == job.num_train_machines and not plan.rests(job, Role.TRAIN):
             yield from training_decide(job, members)
         return
     for machine in live:
@@ -134,6 +134,8 @@ def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease 
         has_trainer = trains or (job.id, Role.TRAIN) in plan.targets.machines_of
         if has_trainer or not job.has_rollout or not job.num_remaining_updates or not is_running(job, held):
             continue
+        if plan.rests(job, Role.TRAIN):
+            continue
         classes = plan.fleet.classes_for(job, Role.TRAIN)
         able = [machine for machine in free if plan.fleet.class_of[machine.id] in classes]
         able.sort(key=lambda machine: (machine.id not in job.trainer_state, machine.name))
@@ -148,7 +150,7 @@ def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease 
 
 def _spare_engines(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease]:
     waiting: dict[int, list[tuple[tuple[float, float], int]]] = {}
-    jobs = [job for job in plan.floors.served if job.has_rollout]
+    jobs = [job for job in plan.floors.served if job.has_rollout and not plan.rests(job, Role.ROLLOUT)]
     for machine in free:
         number = plan.fleet.class_of[machine.id]
         if number not in waiting:

@@ -4,8 +4,8 @@ Takes a snapshot and its jobs that should run. The result names the machines tha
 it into decisions. Machines of jobs that end are left out until they are leaving.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
@@ -13,15 +13,17 @@ from seamlessflow.core.scheduling.demand import Demand, demand_of
 from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.floors import Floors, fits_alone, floors_admit
 from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.judging import Judged
 from seamlessflow.core.scheduling.placement import Targets, machines_place
 from seamlessflow.core.scheduling.shares import Shares
-from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, Snapshot
 from seamlessflow.core.types.tags import Role
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """`displaced`: the jobs whose floor others need, so that they stop; each with the reason."""
+    """`displaced`: the jobs whose floor others need, so that they stop; each with the reason. `resting`: the jobs and
+    roles that failed and wait before they are tried again."""
 
     snapshot: Snapshot
     fleet: Fleet
@@ -30,19 +32,29 @@ class FleetPlan:
     shares: Shares
     targets: Targets
     displaced: Mapping[UUID, str]
+    resting: Collection[Owner] = ()
+
+    def rests(self, job: JobView, role: Role) -> bool:
+        """Whether the job failed in the role and waits before it is tried again."""
+        return (job.id, role) in self.resting
 
     def is_served(self, job: JobView) -> bool:
         """Whether the job gets machines: its whole floor, or what is left of it."""
         return job.id in self.demands
 
 
-def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView]) -> FleetPlan:
-    fleet = Fleet(snapshot, {job.id for job in jobs})
+def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | None = None) -> FleetPlan:
+    """Plan for the jobs that should run. `judged`: what to keep from jobs that failed lately."""
+    resting = judged.resting if judged is not None else frozenset()
+    fleet = Fleet(snapshot, {job.id for job in jobs}, judged.avoided if judged is not None else None)
     homes = Homes(fleet, snapshot)
+    for job in jobs:
+        if fleet.is_choosy(job) and not fits_alone(fleet, homes, job):
+            fleet.accept_all(job)
     at_work = {job.id for job in jobs if job.state is not JobState.QUEUED or snapshot.held_by(job.id)}
     floors = floors_admit(fleet, homes, jobs, at_work)
     demands = {
-        job.id: demand_of(job, snapshot.held_by(job.id), is_gathering=_is_gathering(fleet, job))
+        job.id: _demand(job, snapshot.held_by(job.id), _is_gathering(fleet, job), resting)
         for job in floors.served
     }
     shares = Shares(fleet, homes, floors, demands)
@@ -53,7 +65,20 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView]) -> FleetPlan:
         for job in jobs
         if job.id in floors.missing and snapshot.held_by(job.id) and fits_alone(fleet, homes, job)
     }
-    return FleetPlan(snapshot, fleet, floors, demands, shares, targets, displaced)
+    return FleetPlan(snapshot, fleet, floors, demands, shares, targets, displaced, resting)
+
+
+def _demand(
+    job: JobView, held: Sequence[MachineView], is_gathering: bool, resting: Collection[Owner]
+) -> Demand:
+    """Return what a job could use. In a role that waits before it is tried again, that is what it has."""
+    demand = demand_of(job, held, is_gathering=is_gathering)
+    num = {role: sum(one.phase is not None and one.phase.role is role for one in held) for role in Role}
+    if (job.id, Role.ROLLOUT) in resting:
+        demand = replace(demand, rollout=min(demand.rollout, num[Role.ROLLOUT]), rollout_after=0)
+    if (job.id, Role.TRAIN) in resting and not num[Role.TRAIN]:
+        demand = replace(demand, train=0)
+    return demand
 
 
 def _is_gathering(fleet: Fleet, job: JobView) -> bool:

@@ -20,8 +20,7 @@ from uuid import UUID
 
 from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.homes import Owner
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner
 from seamlessflow.core.types.tags import Role
 
 HOLD_HAND_OVERS = (

@@ -23,6 +23,7 @@ from seamlessflow.core.scheduling.eligibility import (
 from seamlessflow.core.scheduling.floors import QUANTUM_S, fits_alone, floor_size
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
+from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role
@@ -114,10 +115,10 @@ class Queue:
 
 def planned(snapshot: Snapshot) -> FleetPlan:
     """Return the plan of the jobs that should run."""
-    paused = JobState.PAUSED
-    return fleet_plan(
-        snapshot, [job for job in snapshot.jobs if ending_of(job) is None and job.state is not paused]
-    )
+    judged = judge(snapshot)
+    jobs = judged.snapshot.jobs
+    running = [job for job in jobs if ending_of(job) is None and job.state is not JobState.PAUSED]
+    return fleet_plan(judged.snapshot, running, judged)
 
 
 def num_given(plan: FleetPlan, job: JobView, role: Role) -> int:

@@ -9,14 +9,19 @@ property test holds: the plan of a snapshot stays the same for `quiet_s`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seamlessflow.core.scheduling.evidence import PROVEN_S
 from seamlessflow.core.scheduling.floors import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
 from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
+from seamlessflow.core.scheduling.judging import age_limits_s
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
 from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 
-_PHASE_LIMITS_S = (TOLD_AFTER_S, EMPTY_TURN_GRACE_S, GATHER_LIMIT_S, DRAIN_LIMIT_S, START_LIMIT_S)
+_PHASE_LIMITS_S = (
+    TOLD_AFTER_S, EMPTY_TURN_GRACE_S, PROVEN_S, GATHER_LIMIT_S, DRAIN_LIMIT_S, START_LIMIT_S,
+)  # fmt: skip
+_FAILURE_LIMITS_S = tuple(sorted(set(age_limits_s())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,15 @@ def _ahead(snapshot: Snapshot) -> Iterator[float]:
         yield from _ahead_of_machine(machine, hold_s)
     for job in snapshot.jobs:
         yield from _ahead_of_job(job)
+    for failure in snapshot.failures:
+        yield from (limit_s - failure.age_s for limit_s in _FAILURE_LIMITS_S if failure.age_s <= limit_s)
 
 
 def _ahead_of_machine(machine: MachineView, hold_s: float) -> Iterator[float]:
     """A machine that falls silent is no longer equal to itself, so only what silence leads to counts here."""
+    quarantine = machine.quarantine
+    if quarantine is not None and not quarantine.is_over:
+        yield quarantine.backoff_s - quarantine.age_s
     if machine.phase is None:
         return
     if not machine.is_healthy and (left_s := suspicion_s(machine) - machine.unheard_s) >= 0.0:

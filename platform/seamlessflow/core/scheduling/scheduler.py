@@ -2,8 +2,8 @@
 I/O.
 
 Four passes decide about the jobs that should run: `floors` (who may hold machines), `shares` (how many of which class),
-`placement` (which ones) and `multiplexing` (when they train). Before them come the phases that failed and the jobs that
-end. The same module drives the live scheduler and the simulator.
+`placement` (which ones) and `multiplexing` (when they train). Before them come who is to blame for failures
+(`judging`), the phases that failed and the jobs that end. The same module drives the live scheduler and the simulator.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,7 @@ from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.gangs import gang_drains, gangs_to_fail
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
+from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.moves import job_moves, next_moves, spare_leases
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
@@ -35,10 +36,12 @@ from seamlessflow.core.types.tags import Role
 
 def decide(snapshot: Snapshot) -> Plan:
     """Decide one cycle. At most one decision per phase, one lease per machine, one move per job."""
+    judged = judge(snapshot)
+    snapshot = judged.snapshot
     failing = list(phases_to_fail(snapshot.machines, may_evict=snapshot.may_evict))
     failing += list(gangs_to_fail(snapshot.machines, failing))
     failing_ids = {decision.phase_id for decision in failing}
-    decisions: list[Decision] = [*failing, *_orphans(snapshot)]
+    decisions: list[Decision] = [*judged.decisions, *failing, *_orphans(snapshot)]
     waiting: dict[UUID, str] = {}
     running: list[JobView] = []
     for job in snapshot.jobs:
@@ -51,7 +54,7 @@ def decide(snapshot: Snapshot) -> Plan:
             waiting[job.id] = "resumed"
         else:
             running.append(job)
-    plan = fleet_plan(snapshot, running)
+    plan = fleet_plan(snapshot, running, judged)
     decisions += [drain for job in running for drain in _drains(job, plan)]
     for job in running:
         decisions += _run(job, plan)

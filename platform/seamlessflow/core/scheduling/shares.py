@@ -19,8 +19,8 @@ from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.demand import Demand
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.floors import Floors
-from seamlessflow.core.scheduling.homes import Homes, Owner
-from seamlessflow.core.scheduling.snapshot import JobView
+from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.snapshot import JobView, Owner
 from seamlessflow.core.types.tags import Role
 
 

@@ -2,11 +2,12 @@
 
 The code that takes the snapshot measures ages; the scheduler itself has no clock. Values that differ
 in their ages only are equal, because time passes in every snapshot: `quiet` says when it matters. The
-order of `machines` and `jobs` has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
+order of its rows has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from math import inf
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.tags import Role
 
 NO_PROJECT = UUID(int=0)
+Owner = tuple[UUID, Role]  # a job, and the role in which it uses a machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +57,52 @@ class PhaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """A phase that failed lately, and neither because its machine fell silent nor together with its gang.
+
+    `age_s` counts from its end. `machine_works`: the machine has finished work well since; `job_works`: the job has,
+    in the same role on another machine.
+    """
+
+    machine_id: UUID
+    job_id: UUID
+    role: Role
+    fence: int
+    reason: str = ""
+    age_s: float = field(default=0.0, compare=False)
+    machine_works: bool = False
+    job_works: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        return (self.job_id, self.role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineView:
+    """A machine gets no work for `backoff_s`, and after that one phase that shows whether it works again.
+
+    `num`: how many there were without good work in between; `is_proven`: such a phase has ended well; `until_at`: when
+    the backoff ends, for people to read.
+    """
+
+    reason: str
+    num: int = 1
+    backoff_s: float
+    age_s: float = field(default=0.0, compare=False)
+    until_at: datetime | None = None
+    is_proven: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the machine may be tried again."""
+        return self.age_s > self.backoff_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
     """A machine and its live phase, if any. `unheard_s`: the time since its last heartbeat; `unheard_limit_s`: how long
-    that may be."""
+    that may be; `judged_fence`: failures of phases up to this fence are judged and say nothing any more."""
 
     id: UUID
     name: str
@@ -74,6 +119,8 @@ class MachineView:
         None  # whether trainers on other machines can connect; None: not reported yet
     )
     phase: PhaseView | None = None
+    quarantine: QuarantineView | None = None
+    judged_fence: int = 0
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
         return self.phase if self.phase is not None and self.phase.job_id == job_id else None
@@ -107,6 +154,7 @@ class JobView:
     waiting_s: float = field(default=0.0, compare=False)  # since it entered the queue; 0 if it is not queued
     admitted_s: float = field(default=0.0, compare=False)  # since it left the queue
     published_s: float = field(default=inf, compare=False)  # since its last publication
+    resumed_s: float = field(default=inf, compare=False)  # since a person asked for it to go on
     trainer_state: frozenset[UUID] = frozenset()  # machines where its last trainer ran
     hand_over_s: float = 0.0  # measured: the cost of switching a machine to training and back
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
@@ -160,12 +208,15 @@ class Snapshot:
     machines: tuple[MachineView, ...]
     jobs: tuple[JobView, ...]
     may_evict: bool = True  # false until every machine has had enough time to send a heartbeat
+    failures: tuple[FailureView, ...] = ()  # of the last hour
     _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
     _jobs_by_id: dict[UUID, JobView] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         machines = tuple(sorted(self.machines, key=lambda machine: machine.name))
         object.__setattr__(self, "machines", machines)
+        failures = tuple(sorted(self.failures, key=lambda one: (one.machine_id, one.fence)))
+        object.__setattr__(self, "failures", failures)
         object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: (job.order, job.id))))
         object.__setattr__(self, "_jobs_by_id", {job.id: job for job in self.jobs})
         held: dict[UUID, list[MachineView]] = {}

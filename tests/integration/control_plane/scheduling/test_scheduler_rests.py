@@ -20,8 +20,9 @@ from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL, schedu
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling import leader as leader_module
+from seamlessflow.control_plane.scheduling.judgements import machine_quarantine
 from seamlessflow.control_plane.scheduling.leader import POLL_S, Leader, database_connect
-from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.control_plane.scheduling.selectors import live_phases, snapshot_load
 from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
 from seamlessflow.control_plane.scheduling.snapshot_views import (
@@ -33,7 +34,7 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Capabilities, PhaseReport
-from seamlessflow.core.scheduling.decisions import Plan
+from seamlessflow.core.scheduling.decisions import Plan, QuarantineMachine
 from seamlessflow.core.scheduling.health import Patience
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
@@ -162,6 +163,10 @@ def test_a_reason_that_somebody_overwrote_is_written_again(
     assert job.waiting_reason == reason
 
 
+# Machines, jobs with the failures of theirs, and judgements.
+SNAPSHOT_TABLES = ("cluster_machine m", "jobs_job j", "scheduling_machinejudgement q")
+
+
 def test_the_statements_of_a_snapshot_are_prepared_once(cast: Cast) -> None:
     for _ in range(6):
         snapshot_load()
@@ -172,9 +177,9 @@ def test_the_statements_of_a_snapshot_are_prepared_once(cast: Cast) -> None:
         kept = [
             num_plans
             for statement, num_plans in cursor.fetchall()
-            if "cluster_machine m" in statement or "jobs_job j" in statement
+            if any(table in statement for table in SNAPSHOT_TABLES)
         ]
-    assert len(kept) == 2
+    assert len(kept) == 4
     assert min(kept) >= 3, "they are planned once, not for each cycle"
 
 
@@ -189,13 +194,23 @@ def test_rows_mean_the_same_as_the_models_that_a_lease_reads(cast: Cast) -> None
     workers["gamma"].heartbeat(capabilities=capabilities)
     PoolGrant.objects.create(pool="ours", project=cast.owner.project)
     Machine.objects.filter(name="beta").update(pool="ours", is_cordoned=True, is_draining=True)
+    assert machine_quarantine(
+        QuarantineMachine(
+            machine_id=workers["beta"].machine.id, machine="beta", reason="it fails", num=2, backoff_s=60.0, fence=7
+        ),
+        author="test",
+    )  # fmt: skip
 
     now = database_now()
     phases = {phase.machine_id: phase_view(phase, now) for phase in live_phases()}
     machines = Machine.objects.select_related("heartbeat").order_by("name")
-    by_models = tuple(machine_view(machine, phases.get(machine.id), now) for machine in machines)
+    judged = {one.machine_id: one for one in MachineJudgement.objects.all()}
+    by_models = tuple(
+        machine_view(machine, phases.get(machine.id), now, judged.get(machine.id)) for machine in machines
+    )
     by_rows = machine_views()
     assert by_rows == by_models
+    assert [view.name for view in by_rows if view.quarantine is not None] == ["beta"]
     assert any(view.phase and view.phase.gang and view.phase.gang.failure == "it broke" for view in by_rows)
     for mine, theirs in zip(by_rows, by_models, strict=True):
         assert mine.unheard_s == pytest.approx(theirs.unheard_s, abs=1.0)

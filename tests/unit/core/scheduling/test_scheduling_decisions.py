@@ -21,7 +21,6 @@ from seamlessflow.core.scheduling.decisions import (
 )
 from seamlessflow.core.scheduling.health import START_LIMIT_S, Patience, suspicion_s
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
-from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
@@ -300,15 +299,6 @@ def test_a_phase_that_never_starts_is_given_up() -> None:
     (failed,) = plan.decisions
     assert isinstance(failed, FailPhase)
     assert "did not start within" in failed.reason
-
-
-def test_too_many_failures_fail_the_job_with_the_last_reason() -> None:
-    job = replace(RUNNING, num_failures=MAX_FAILURES + 1, last_failure="the model file is broken")
-    assert len(of_kind(plan_of(job, machines=AT_WORK), DrainPhase)) == 3
-    (move,) = plan_of(job, machines=MULTIPLEXED).decisions
-    assert isinstance(move, MoveJob)
-    assert move.to_state is JobState.FAILED
-    assert move.reason.endswith("last failure: the model file is broken")
 
 
 def test_a_job_waits_while_no_machine_can_run_its_engine_and_says_why() -> None:

@@ -13,19 +13,31 @@ from hypothesis import strategies as st
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.scheduling.decisions import (
+    AdmitMachine,
     Decision,
     DrainPhase,
     FailPhase,
     Lease,
     LeaseGang,
     MoveJob,
+    PauseJob,
     Plan,
+    QuarantineMachine,
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.eligibility import may_be_tried
+from seamlessflow.core.scheduling.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
-from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import (
+    FailureView,
+    GangView,
+    JobView,
+    MachineView,
+    PhaseView,
+    Snapshot,
+)
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import JOBS, snapshots
 
@@ -34,10 +46,11 @@ from tests.fixtures.snapshots import JOBS, snapshots
 def test_the_same_snapshot_in_any_order_gives_the_same_plan(
     snapshot: Snapshot, chance: random.Random
 ) -> None:
-    machines, jobs = list(snapshot.machines), list(snapshot.jobs)
-    chance.shuffle(machines)
-    chance.shuffle(jobs)
-    assert decide(Snapshot(machines=tuple(machines), jobs=tuple(jobs))) == decide(snapshot)
+    machines, jobs, failures = list(snapshot.machines), list(snapshot.jobs), list(snapshot.failures)
+    for rows in (machines, jobs, failures):
+        chance.shuffle(rows)
+    shuffled = Snapshot(machines=tuple(machines), jobs=tuple(jobs), failures=tuple(failures))
+    assert decide(shuffled) == decide(snapshot)
 
 
 def singly(plan: Plan) -> Iterator[Decision]:
@@ -71,6 +84,12 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
                 assert machine.is_healthy
                 assert not (machine.is_cordoned)
                 assert not (machine.is_draining)
+                assert may_be_tried(machine) or any(
+                    isinstance(d, AdmitMachine) and d.machine_id == machine.id for d in plan.decisions
+                )
+                assert not any(
+                    isinstance(d, QuarantineMachine) and d.machine_id == machine.id for d in plan.decisions
+                )
                 assert jobs[decision.job_id].tags_of(decision.role) <= machine.tags
             case MoveJob():
                 moved.append(decision.job_id)
@@ -136,11 +155,13 @@ class World:
     jobs: dict[UUID, JobView]
     budgets: dict[UUID, int | None] = field(default_factory=dict)
     fences: dict[str, int] = field(default_factory=dict)
+    failures: list[FailureView] = field(default_factory=list)
     num_phases: int = 0
 
     def snapshot(self) -> Snapshot:
         unfinished = tuple(job for job in self.jobs.values() if job.state not in TERMINAL_JOB_STATES)
-        return Snapshot(machines=tuple(self.machines.values()), jobs=unfinished)
+        failures = tuple(self.failures)
+        return Snapshot(machines=tuple(self.machines.values()), jobs=unfinished, failures=failures)
 
     def cycle(self) -> None:
         plan = decide(self.snapshot())
@@ -164,6 +185,11 @@ class World:
                     job = self.jobs[decision.job_id]
                     JOB_MOVES.check(job.state, decision.to_state)
                     self.jobs[job.id] = replace(job, state=decision.to_state)
+                case QuarantineMachine() | AdmitMachine():
+                    machine = next(m for m in self.machines.values() if m.id == decision.machine_id)
+                    self.machines[machine.name] = machine_judged(machine, decision)
+                case PauseJob():
+                    self.jobs[decision.job_id] = job_paused(self.jobs[decision.job_id], decision)
 
     def _check(self, plan: Plan) -> None:
         """Whatever was edited or failed, no machine works against its tags, and a waiting job says
@@ -239,9 +265,35 @@ class World:
                 self._set_phase(fellow.name, gang=replace(theirs, failure=failure, has_ended=has_ended))
         is_counted = has_failed and not (gang is not None and gang.failure)  # a gang fails once
         self.jobs[job.id] = replace(job, num_failures=job.num_failures + is_counted)
+        phase = machine.phase
+        if is_counted and machine.is_healthy:
+            self.failures.append(
+                FailureView(machine_id=machine.id, job_id=job.id, role=phase.role, fence=phase.fence)
+            )
+        elif not has_failed and machine.quarantine is not None and phase.fence > machine.judged_fence:
+            proven = replace(machine.quarantine, is_proven=True)
+            self.machines[name] = replace(self.machines[name], quarantine=proven)
+
+    def _pass_time(self, by_s: float) -> None:
+        self.failures = [replace(failure, age_s=failure.age_s + by_s) for failure in self.failures]
+        for name, machine in self.machines.items():
+            if machine.quarantine is not None:
+                aged = replace(machine.quarantine, age_s=machine.quarantine.age_s + by_s)
+                self.machines[name] = replace(machine, quarantine=aged)
+        for job in self.jobs.values():
+            self.jobs[job.id] = replace(
+                job, published_s=job.published_s + by_s, resumed_s=job.resumed_s + by_s
+            )
+
+    def resume(self) -> None:
+        """A person lets the jobs that the platform paused go on."""
+        for job in self.jobs.values():
+            if job.desired is DesiredJobState.PAUSE and job.pause_reason:
+                self.jobs[job.id] = replace(job, desired=DesiredJobState.RUN, pause_reason="", resumed_s=0.0)
 
     def work(self) -> None:
         """Every healthy machine does one step of what it was told."""
+        self._pass_time(10.0)
         for name, machine in list(self.machines.items()):
             phase = machine.phase
             if not machine.is_healthy:
@@ -277,7 +329,12 @@ class World:
             budget = self.budgets[phase.id]
             number = job.published_batch + 1
             self.jobs[job.id] = replace(
-                job, published_batch=number, latest_version=number, num_unpublished_batches=0, num_failures=0
+                job,
+                published_batch=number,
+                latest_version=number,
+                num_unpublished_batches=0,
+                num_failures=0,
+                published_s=0.0,
             )
             self.budgets[phase.id] = None if budget is None else budget - 1
             if self.budgets[phase.id] == 0:
@@ -368,6 +425,8 @@ def test_whatever_happens_every_job_reaches_one_end(
             world.disturb()
         if step == num_disturbances:
             world.heal(tags)
+        if step > num_disturbances:
+            world.resume()
         if step == pause_at:
             world.jobs[first] = replace(world.jobs[first], desired=DesiredJobState.PAUSE)
         if (
@@ -385,7 +444,7 @@ def test_whatever_happens_every_job_reaches_one_end(
             break
     states = [job.state for job in world.jobs.values()]
     assert set(states) <= TERMINAL_JOB_STATES, states
-    assert JobState.LOST not in states
+    assert not {JobState.LOST, JobState.FAILED} & set(states), "no fault of a machine ends a job"
     for _ in range(5):
         world.cycle()
         world.work()

@@ -15,11 +15,13 @@ from seamlessflow.core.scheduling.quiet import Quiet, quiet_s
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
-from tests.fixtures.snapshots import GANGS, JOBS, snapshots
+from tests.fixtures.snapshots import GANGS, JOBS, failures, quarantines, snapshots
 
 # Just below, at and above each limit that a rule of any module has, and far from all.
-LIMITS_S = (5.0, 15.0, 120.0, 300.0, 600.0, 1800.0)
+LIMITS_S = (5.0, 15.0, 30.0, 120.0, 300.0, 600.0, 1800.0)
 AGES_S = [0.0, *(limit_s + by for limit_s in LIMITS_S for by in (-1.0, 0.0, 1.0))]
+# The ages of failures at which a job may go back to a machine, or be tried again.
+FAILURE_AGES_S = tuple(limit_s + by for limit_s in (10.0, 20.0, 30.0, 60.0, 120.0) for by in (-1.0, 0.0, 1.0))
 JOB = JOBS[0]
 
 
@@ -49,6 +51,7 @@ def timed_snapshots(draw: st.DrawFn) -> Snapshot:
             is_healthy=draw(st.sampled_from([True, True, True, False])),
             unheard_s=draw(st.sampled_from(AGES_S)),
             phase=draw(st.none() | timed_phases(n)),
+            quarantine=draw(st.none() | quarantines()),
         )
         for n in range(draw(st.integers(1, 4)))
     )
@@ -69,7 +72,8 @@ def timed_snapshots(draw: st.DrawFn) -> Snapshot:
         )
         for order, job_id in enumerate(JOBS[: draw(st.integers(1, 2))])
     )
-    return Snapshot(machines=machines, jobs=jobs)
+    failed = tuple(draw(failures(n, FAILURE_AGES_S)) for n in range(draw(st.sampled_from([0, 0, 1, 3, 6]))))
+    return Snapshot(machines=machines, jobs=jobs, failures=failed)
 
 
 def later(snapshot: Snapshot, by_s: float) -> Snapshot:
@@ -79,10 +83,17 @@ def later(snapshot: Snapshot, by_s: float) -> Snapshot:
             machine,
             unheard_s=machine.unheard_s + by_s,
             phase=machine.phase and replace(machine.phase, age_s=machine.phase.age_s + by_s),
+            quarantine=machine.quarantine
+            and replace(machine.quarantine, age_s=machine.quarantine.age_s + by_s),
         )
         for machine in snapshot.machines
     )
-    return replace(snapshot, machines=machines, jobs=tuple(_older(job, by_s) for job in snapshot.jobs))
+    return replace(
+        snapshot,
+        machines=machines,
+        jobs=tuple(_older(job, by_s) for job in snapshot.jobs),
+        failures=tuple(replace(failure, age_s=failure.age_s + by_s) for failure in snapshot.failures),
+    )
 
 
 def _older(job: JobView, by_s: float) -> JobView:
@@ -93,6 +104,7 @@ def _older(job: JobView, by_s: float) -> JobView:
         waiting_s=job.waiting_s + by_s if job.waiting_s else 0.0,
         admitted_s=job.admitted_s + by_s if job.admitted_s else 0.0,
         published_s=job.published_s + by_s,
+        resumed_s=job.resumed_s + by_s,
     )
 
 
@@ -110,8 +122,9 @@ def test_quiet_ends_after_a_limit_and_does_not_end_at_once_for_ever(snapshot: Sn
     while (after_s := quiet_s(snapshot)) < float("inf"):
         snapshot = later(snapshot, after_s + 0.001)
         num_looks += 1
-        # Each phase passes six limits, each machine one and each job five.
-        assert num_looks <= 7 * len(snapshot.machines) + 5 * len(snapshot.jobs)
+        # Each phase passes seven limits, each machine two, each job five and each failure 13.
+        limit = 9 * len(snapshot.machines) + 5 * len(snapshot.jobs) + 13 * len(snapshot.failures)
+        assert num_looks <= limit
 
 
 def world(*, state: PhaseState = PhaseState.STARTING, age_s: float = 0.0) -> Snapshot:

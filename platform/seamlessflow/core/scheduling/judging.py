@@ -1,0 +1,165 @@
+"""Who is to blame for failed phases: their machine, their job, or nobody yet.
+
+Takes the failures of the last hour and what works now. A machine that fails phases of jobs that work elsewhere is
+quarantined: it gets no work for a while, then one phase that tries it out; each further failure doubles the while. A
+job that fails on several machines which fail nobody else is asked to pause. Until either is known, a job that fails in
+a role waits between its tries, and does not go back to a machine where it failed as long as another one fits.
+
+Invariants: a machine that is lost is no failure of anybody; what failed before a publication, or before somebody
+resumed the job, is not held against it; a failure leads to at most one quarantine. `judge` has no clock.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
+from seamlessflow.core.scheduling.decisions import AdmitMachine, Judgement, PauseJob, QuarantineMachine
+from seamlessflow.core.scheduling.evidence import (
+    AVOIDED_S,
+    LONGEST_RETRY_S,
+    LONGEST_S,
+    MAX_MACHINES,
+    RETRY_S,
+    Evidence,
+    doubled,
+    is_proven,
+)
+from seamlessflow.core.scheduling.job_ends import ending_of
+from seamlessflow.core.scheduling.snapshot import (
+    FailureView,
+    JobView,
+    MachineView,
+    Owner,
+    QuarantineView,
+    Snapshot,
+)
+
+QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
+# A machine is to blame for so many failures in a row of jobs that work elsewhere, or of so many jobs that failed
+# nowhere else.
+MAX_OF_WORKING, MAX_JOBS = 2, 3
+MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was decided, the snapshot as it is then, which jobs should avoid which machine in a role (by machine), and
+    which wait before they try a role again."""
+
+    decisions: tuple[Judgement, ...]
+    snapshot: Snapshot
+    avoided: Mapping[UUID, frozenset[Owner]]
+    resting: frozenset[Owner]
+
+
+def judge(snapshot: Snapshot) -> Judged:
+    evidence = Evidence(snapshot)
+    machines: dict[UUID, QuarantineMachine | AdmitMachine] = {
+        decision.machine_id: decision for decision in _machines_judge(snapshot, evidence)
+    }
+    # What is the machine's fault is not the job's.
+    evidence = evidence.without(
+        {one.machine_id for one in machines.values() if isinstance(one, QuarantineMachine)}
+    )
+    pauses = {pause.job_id: pause for pause in _jobs_judge(snapshot, evidence)}
+    if machines or pauses:
+        snapshot = replace(
+            snapshot,
+            machines=tuple(
+                machine_judged(one, machines[one.id]) if one.id in machines else one
+                for one in snapshot.machines
+            ),
+            jobs=tuple(job_paused(one, pauses[one.id]) if one.id in pauses else one for one in snapshot.jobs),
+        )
+    return Judged((*machines.values(), *pauses.values()), snapshot, evidence.avoided(), evidence.resting())
+
+
+def age_limits_s() -> Iterator[float]:
+    """Yield every age of a failure at which a judgement may change."""
+    for first_s, longest_s in (
+        (QUARANTINE_S, LONGEST_S),
+        (AVOIDED_S, LONGEST_S),
+        (RETRY_S, LONGEST_RETRY_S),
+    ):
+        yield first_s
+        num = 1
+        while doubled(first_s, num, longest_s) < longest_s:
+            num += 1
+            yield doubled(first_s, num, longest_s)
+
+
+def machine_judged(machine: MachineView, decision: QuarantineMachine | AdmitMachine) -> MachineView:
+    """Return the machine as it is after the decision."""
+    if isinstance(decision, AdmitMachine):
+        return replace(machine, quarantine=None)
+    quarantine = QuarantineView(reason=decision.reason, num=decision.num, backoff_s=decision.backoff_s)
+    return replace(machine, quarantine=quarantine, judged_fence=decision.fence)
+
+
+def job_paused(job: JobView, decision: PauseJob) -> JobView:
+    """Return the job as it is after the decision."""
+    return replace(job, desired=DesiredJobState.PAUSE, pause_reason=decision.reason)
+
+
+def _machines_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[QuarantineMachine | AdmitMachine]:
+    for machine in snapshot.machines:
+        failures = evidence.of_machine.get(machine.id, ())
+        counted = [failure for failure in failures if not evidence.is_suspect(failure.owner)]
+        if counted and (reason := _why_to_quarantine(machine, counted, evidence)):
+            num = 1 if machine.quarantine is None else machine.quarantine.num + 1
+            yield QuarantineMachine(
+                machine_id=machine.id, machine=machine.name, reason=reason, num=num,
+                backoff_s=doubled(QUARANTINE_S, num), fence=max(failure.fence for failure in failures),
+            )  # fmt: skip
+        elif machine.quarantine is not None and not failures and _is_cleared(machine):
+            yield AdmitMachine(
+                machine_id=machine.id, machine=machine.name, reason="a phase has worked well on it again"
+            )
+
+
+def _why_to_quarantine(machine: MachineView, failures: list[FailureView], evidence: Evidence) -> str:
+    """Return why a machine is to blame for its failures. The job of another project may read it, so no job is named."""
+    roles = " and ".join(sorted({failure.role for failure in failures}))
+    if machine.quarantine is not None:
+        return f"the {roles} phase that tried it out failed"
+    of_working = [failure for failure in failures if evidence.works_elsewhere(failure)]
+    if len(of_working) >= MAX_OF_WORKING:
+        return f"{len(of_working)} {roles} phases failed on it, of jobs that work elsewhere"
+    jobs = {failure.job_id for failure in failures if evidence.fails_only_here(failure)}
+    if len(jobs) >= MAX_JOBS:
+        return f"{roles} phases of {len(jobs)} jobs failed on it, which fail nowhere else"
+    return ""
+
+
+def _is_cleared(machine: MachineView) -> bool:
+    phase, quarantine = machine.phase, machine.quarantine
+    if quarantine is not None and quarantine.is_proven:
+        return True
+    return phase is not None and phase.fence > machine.judged_fence and is_proven(phase)
+
+
+def _jobs_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[PauseJob]:
+    for owner, failures in evidence.of_owner.items():
+        job = snapshot.job(owner[0])
+        if job is None or job.desired is not DesiredJobState.RUN or ending_of(job) is not None:
+            continue
+        if reason := _why_to_pause(owner, failures, evidence):
+            yield PauseJob(job_id=job.id, reason=reason)
+
+
+def _why_to_pause(owner: Owner, failures: list[FailureView], evidence: Evidence) -> str:
+    newest = min(failures, key=lambda one: one.age_s)
+    if evidence.works_elsewhere(newest):
+        return ""
+    last = f"; last failure: {newest.reason}" if newest.reason else ""
+    if evidence.is_suspect(owner):
+        names = _names([evidence.name_of(one) for one in evidence.machines_of(owner)][-MAX_MACHINES:])
+        return f"its {owner[1]} phases failed on {names}, which fail no other job{last}"
+    if len(failures) >= MAX_TRIES:
+        return f"its {owner[1]} phase failed {len(failures)} times without doing any work{last}"
+    return ""
+
+
+def _names(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
