@@ -125,7 +125,7 @@ class MadeUpJob:
             "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "pool": "", "generation": 1,
             "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "", "role": "rollout",
             "phase_state": "active", "version": 1, "open_state": "", "open_cause": "", "open_since": None,
-            "capabilities": {},
+            "quarantine": None, "capabilities": {},
         }  # fmt: skip
 
     def _answer(self, route: Route) -> None:

@@ -22,6 +22,7 @@ const TONES: Record<string, string> = {
   deleting: "warn",
   "not seen": "warn",
   cordoned: "warn",
+  quarantined: "bad",
   failed: "bad",
   lost: "bad",
   down: "bad",

@@ -23,7 +23,7 @@ def machines() -> None:
 def health_of(machine: Mapping[str, Any]) -> str:
     """Say how a machine is. `not seen`: registered, but its supervisor has never sent a heartbeat."""
     if machine["is_up"]:
-        return "healthy"
+        return "quarantined" if machine["quarantine"] else "healthy"
     return "down" if machine["heartbeat"] else "not seen"
 
 
@@ -42,6 +42,8 @@ def machines_list() -> None:
         )
         line = f"{machine['name']:<16} {health:<8} generation {machine['generation']:<4} {_desired(machine):<32} "
         click.echo((line + work).rstrip())
+        if quarantine := machine["quarantine"]:
+            click.echo(f"  in quarantine until {quarantine['until_at']}: {quarantine['reason']}")
 
 
 @machines.command("events")
@@ -51,9 +53,7 @@ def machines_events(name: str, limit: int) -> None:
     """Show who edited machine NAME, when and why; newest first."""
     with connect() as client:
         for event in client.machine_events(client.machine_get(name)["id"], limit=limit):
-            click.echo(
-                f"{event['at']}  {event['author']:<20} {_edit_said(event['data'])}  ({event['reason']})"
-            )
+            click.echo(f"{event['at']}  {event['author']:<20} {_event_said(event)}  ({event['reason']})")
 
 
 def _edit_options(command: Command) -> Command:
@@ -127,6 +127,17 @@ machines.add_command(
 )
 
 
+@machines.command("release")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why they are released; recorded in the event.")
+def machines_release(names: tuple[str, ...], reason: str) -> None:
+    """End the quarantine of machines now and forget what failed there."""
+    with connect() as client:
+        for machine in [client.machine_get(name) for name in names]:
+            client.machine_release(machine["id"], reason=reason)
+            click.echo(f"{machine['name']}: released")
+
+
 def _edit(
     names: tuple[str, ...], changes: Changes, *, reason: str | None, generation: int | None, dry_run: bool
 ) -> None:
@@ -170,6 +181,11 @@ def _desired(machine: Mapping[str, Any]) -> str:
     marks = " draining" if machine["is_draining"] else " cordoned" if machine["is_cordoned"] else ""
     where = "" if machine["pool"] == OPEN_POOL else f" in the pool {machine['pool']}"
     return f"{{{', '.join(machine['tags'])}}}{marks}{where}"
+
+
+def _event_said(event: Mapping[str, Any]) -> str:
+    """Say what an event changed: an edit by its fields, anything else by its kind."""
+    return _edit_said(event["data"]) or event["kind"].removeprefix("machine.")
 
 
 def _edit_said(data: Mapping[str, Any]) -> str:

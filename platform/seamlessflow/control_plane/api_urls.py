@@ -44,6 +44,7 @@ urlpatterns = [
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
     path("machines/preview", scheduling.MachinesPreviewApi.as_view()),
     path("machines/<machine:machine_id>/preview", scheduling.MachinePreviewApi.as_view()),
+    path("machines/<machine:machine_id>/release", scheduling.MachineReleaseApi.as_view()),
     path("machines/<machine:machine_id>/events", cluster.MachineEventListApi.as_view()),
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("pools", pools.PoolListApi.as_view()),

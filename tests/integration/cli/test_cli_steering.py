@@ -19,10 +19,12 @@ from seamlessflow.client import ApiError, JobFailed
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.judgements import machine_quarantine
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.scheduling.decisions import QuarantineMachine
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, model_folder, tasks_file, worker_make
@@ -97,6 +99,23 @@ def test_drain_cordons_and_uncordon_undoes_both(cast: Cast) -> None:
     assert "draining" in listed[0]
     machine = Machine.objects.get()
     assert (machine.is_draining, machine.is_cordoned, machine.generation) == (False, False, 3)
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_a_machine_in_quarantine_is_shown_and_released(cast: Cast) -> None:
+    machine = worker_make("alpha", "rollout").machine
+    decision = QuarantineMachine(
+        machine_id=machine.id, machine="alpha", reason="it fails", num=1, backoff_s=30.0, fence=1
+    )
+    assert machine_quarantine(decision, author="scheduler")
+
+    listed = said("machines", "list")
+    assert any("in quarantine until" in line and line.endswith("it fails") for line in listed)
+    assert said("machines", "release", "alpha", "--reason", "a new card") == ["alpha: released"]
+    assert "in no quarantine" in refused("machines", "release", "alpha", "--reason", "again")
+    first, second, *_ = said("machines", "events", "alpha")
+    assert first.endswith("released  (a new card)")
+    assert second.endswith("quarantined  (it fails)")
 
 
 @pytest.mark.usefixtures("signed_in")

@@ -5,7 +5,7 @@ import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
 import { integer, NONE } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
-import { hardwareSaid, healthOf } from "./hardware";
+import { hardwareSaid, healthOf, quarantineSaid } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
@@ -39,6 +39,11 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
               </td>
               <td>
                 <StateBadge state={healthOf(machine)} />
+                {machine.quarantine ? (
+                  <div className="why" data-testid="quarantine">
+                    {quarantineSaid(machine, Date.now())}
+                  </div>
+                ) : null}
               </td>
               <td>
                 <span className="tags">

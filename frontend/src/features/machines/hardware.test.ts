@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { hardwareSaid, healthOf, machinesFound } from "./hardware";
+import { hardwareSaid, healthOf, machinesFound, quarantineSaid } from "./hardware";
 
 test("identical accelerators are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
@@ -10,12 +10,14 @@ test("identical accelerators are counted", () => {
   expect(hardwareSaid({})).toBe("–");
 });
 
-const HEALTHY = { is_healthy: true, is_draining: false, is_cordoned: false, open_since: 1000 };
+const HEALTHY = { is_healthy: true, is_draining: false, is_cordoned: false, open_since: 1000, quarantine: null };
+const QUARANTINE = { since: 1000, until: 31_000, reason: "2 rollout phases failed on it", num_quarantines: 1 };
 
 test("a machine that has never sent a heartbeat is not shown as down", () => {
   expect(healthOf(HEALTHY)).toBe("healthy");
   expect(healthOf({ ...HEALTHY, is_cordoned: true })).toBe("cordoned");
   expect(healthOf({ ...HEALTHY, is_cordoned: true, is_draining: true })).toBe("draining");
+  expect(healthOf({ ...HEALTHY, quarantine: QUARANTINE })).toBe("quarantined");
   expect(healthOf({ ...HEALTHY, is_healthy: false })).toBe("down");
   expect(healthOf({ ...HEALTHY, is_healthy: false, open_since: null })).toBe("not seen");
 });
@@ -34,4 +36,15 @@ test("a machine matches if every search word is found in any of its fields", () 
   expect(found("down")).toEqual(["cpu-01"]);
   expect(found("healthy rollout")).toEqual(["gpu-01"]);
   expect(found("nothing")).toEqual([]);
+});
+
+test("a quarantine says until when, why, and whether the machine is being tried out", () => {
+  expect(quarantineSaid({ quarantine: null, role: null }, 0)).toBeNull();
+  const row = { quarantine: QUARANTINE, role: null };
+  expect(quarantineSaid(row, 2000)).toMatch(/^Gets no work until .*: 2 rollout phases failed on it\.$/);
+  expect(quarantineSaid(row, 40_000)).toBe("The next phase tries it out: 2 rollout phases failed on it.");
+  const again = { quarantine: { ...QUARANTINE, num_quarantines: 3 }, role: "rollout" as const };
+  expect(quarantineSaid(again, 40_000)).toBe(
+    "A phase is trying it out (number 3 in a row): 2 rollout phases failed on it.",
+  );
 });

@@ -14,10 +14,25 @@ export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineR
 /** "not seen" means registered, but its supervisor has never sent a heartbeat. */
 export function healthOf(machine: Health): string {
   if (!machine.is_healthy) return machine.open_since === null ? "not seen" : "down";
-  return machine.is_draining ? "draining" : machine.is_cordoned ? "cordoned" : "healthy";
+  if (machine.is_draining || machine.is_cordoned) return machine.is_draining ? "draining" : "cordoned";
+  return machine.quarantine ? "quarantined" : "healthy";
 }
 
-type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since">;
+/** Why a machine gets no work and until when; null if it does. `now`: epoch milliseconds. */
+export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">, now: number): string | null {
+  const quarantine = machine.quarantine;
+  if (!quarantine) return null;
+  const isOver = quarantine.until <= now;
+  const until = isOver
+    ? machine.role
+      ? "A phase is trying it out"
+      : "The next phase tries it out"
+    : `Gets no work until ${new Date(quarantine.until).toLocaleTimeString()}`;
+  const row = quarantine.num_quarantines > 1 ? ` (number ${quarantine.num_quarantines} in a row)` : "";
+  return `${until}${row}: ${quarantine.reason}.`;
+}
+
+type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since" | "quarantine">;
 type Found = Health & Pick<MachineRow, "name" | "tags" | "role" | "open_state">;
 
 /** Machines where every search word is part of the name, a tag, the role, the health or the current activity. */

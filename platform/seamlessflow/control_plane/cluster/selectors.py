@@ -31,7 +31,7 @@ def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
         .annotate(is_own=is_own)
     )
     return (
-        machines.select_related("heartbeat")
+        machines.select_related("heartbeat", "judgement")
         .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))
         .order_by("name")
     )

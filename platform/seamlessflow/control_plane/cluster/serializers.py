@@ -36,6 +36,18 @@ class MachinePhaseOutput(serializers.Serializer):
         return phase.job.name if phase.is_own else None
 
 
+class MachineQuarantineOutput(serializers.Serializer):
+    since_at = serializers.DateTimeField(source="quarantined_at")
+    until_at = serializers.DateTimeField(
+        help_text="From then on, one phase tries out whether the machine works again."
+    )
+    reason = serializers.CharField()
+    num_quarantines = serializers.IntegerField(
+        help_text="Number of quarantines in a row, with this one. Each is twice as long as the one before."
+    )
+    is_on_trial = serializers.BooleanField(help_text="Whether a phase is trying the machine out.")
+
+
 class MachineOutput(serializers.Serializer):
     id = ShownIdField(IdKind.MACHINE)
     name = serializers.CharField()
@@ -47,12 +59,23 @@ class MachineOutput(serializers.Serializer):
     is_up = serializers.SerializerMethodField(help_text="Whether it is being heard from.")
     reason = serializers.CharField()
     edited_by = serializers.CharField()
+    quarantine = serializers.SerializerMethodField(
+        help_text="Why the platform gives the machine no work for now; null if it does."
+    )
     heartbeat = serializers.SerializerMethodField()
     phase = serializers.SerializerMethodField()
 
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)
         return heartbeat is not None and heartbeat.is_heard(database_now())
+
+    def get_quarantine(self, machine: Any) -> MachineQuarantineOutput(allow_null=True):  # type: ignore[valid-type]
+        judgement = getattr(machine, "judgement", None)
+        if judgement is None or judgement.quarantined_at is None:
+            return None
+        is_over = judgement.until_at <= database_now()
+        judgement.is_on_trial = is_over and bool(machine.live_phases)
+        return MachineQuarantineOutput(judgement).data
 
     def get_heartbeat(self, machine: Any) -> MachineHeartbeatOutput(allow_null=True):  # type: ignore[valid-type]
         heartbeat = getattr(machine, "heartbeat", None)

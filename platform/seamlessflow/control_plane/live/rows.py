@@ -10,7 +10,7 @@ from typing import overload
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.groups import GroupState
@@ -25,6 +25,7 @@ from seamlessflow.core.protocol.live_rows import (
     MachineRow,
     MetricRow,
     PhaseRow,
+    QuarantineRow,
 )
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
@@ -96,7 +97,19 @@ def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> M
         "open_state": heartbeat.open_state if heartbeat is not None else "",
         "open_cause": heartbeat.open_cause if heartbeat is not None else "",
         "open_since": epoch_ms(heartbeat.open_since_at) if heartbeat is not None else None,
+        "quarantine": _quarantine_row(getattr(machine, "judgement", None)),
         "capabilities": heartbeat.capabilities if heartbeat is not None else {},
+    }
+
+
+def _quarantine_row(judgement: MachineJudgement | None) -> QuarantineRow | None:
+    if judgement is None or judgement.quarantined_at is None or judgement.until_at is None:
+        return None
+    return {
+        "since": epoch_ms(judgement.quarantined_at),
+        "until": epoch_ms(judgement.until_at),
+        "reason": judgement.reason,
+        "num_quarantines": judgement.num_quarantines,
     }
 
 

@@ -136,7 +136,7 @@ def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]
     by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
     now = database_now()
     rows = {}
-    for machine in Machine.objects.select_related("heartbeat").order_by("name"):
+    for machine in Machine.objects.select_related("heartbeat", "judgement").order_by("name"):
         heartbeat = getattr(machine, "heartbeat", None)
         is_healthy = heartbeat is not None and heartbeat.is_heard(now)
         rows[machine.name] = machine_row(machine, by_machine.get(machine.id), is_healthy=is_healthy)

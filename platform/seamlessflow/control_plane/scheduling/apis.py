@@ -1,4 +1,5 @@
-"""Dry runs over REST: what an edit of one machine, or of several at once, would do to each running thing."""
+"""Dry runs over REST: what an edit of one machine, or of several at once, would do to each running thing. And the end
+of a quarantine at a person's request."""
 
 from uuid import UUID
 
@@ -8,12 +9,15 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
+from seamlessflow.control_plane.cluster.serializers import MachineOutput
 from seamlessflow.control_plane.cluster.services import checked_pool, checked_tags
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.control_plane.scheduling.previews import machines_preview
 from seamlessflow.control_plane.scheduling.serializers import (
     MachinePreviewInput,
+    MachineReleaseInput,
     MachinesPreviewInput,
     MachinesPreviewOutput,
     machine_edit_of,
@@ -67,3 +71,18 @@ class MachinesPreviewApi(_PreviewApi):
                 raise field_error("edits", "names a machine twice; name each machine once")
             edits[edit["machine_id"]] = machine_edit_of(edit)
         return self.preview(edits)
+
+
+class MachineReleaseApi(ProjectApi):
+    @extend_schema(operation_id="machine_release", request=MachineReleaseInput, responses=MachineOutput)
+    def post(self, request: Request, machine_id: UUID) -> Response:
+        """End the quarantine of a machine now, instead of waiting for a phase that tries it out. For operators only.
+
+        The failures so far are forgotten. A machine that is in no quarantine answers 409.
+        """
+        access = self.access
+        machine_get_visible(access=access, machine_id=machine_id)
+        access.check(Operation.MACHINE_EDIT)
+        reason = body_read(request, MachineReleaseInput)["reason"]
+        machine_release(machine_id=machine_id, reason=reason, author=access.author)
+        return Response(MachineOutput(machine_get_visible(access=access, machine_id=machine_id)).data)

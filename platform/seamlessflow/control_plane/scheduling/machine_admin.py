@@ -15,14 +15,22 @@ from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
 from seamlessflow.control_plane.scheduling.bulk_edit import Work, bulk_edit_page
+from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
+
+NOT_QUARANTINED = "none"
 
 
 class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
     reason = forms.CharField(max_length=1000, help_text="Recorded in the event.")
     seen_generation = forms.IntegerField(widget=forms.HiddenInput)
+    is_released = forms.BooleanField(
+        required=False,
+        label="Release from quarantine",
+        help_text="The machine gets work again at once, and what failed there is forgotten.",
+    )
 
     class Meta:
         model = Machine
@@ -35,6 +43,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
             "Comma-separated. rollout, train and agent decide what the machine may do; other tags only match the "
             "placement of jobs. To preview an edit, select the machine in the list and choose Retag."
         )
+        self.fields["is_released"].disabled = quarantine_said(self.instance) == NOT_QUARANTINED
         self.initial["seen_generation"] = self.instance.generation
         self.initial["reason"] = ""
 
@@ -60,23 +69,40 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
+def quarantine_said(machine: Machine) -> str:
+    """Say until when and why the machine gets no work."""
+    judgement = getattr(machine, "judgement", None)
+    if judgement is None or judgement.quarantined_at is None:
+        return NOT_QUARANTINED
+    return f"until {judgement.until_at:%Y-%m-%d %H:%M:%S} UTC: {judgement.reason}"
+
+
 @admin.register(Machine)
 class MachineAdmin(KeptAdmin):
     form = MachineForm
     list_display = ["name", "tags", "work", "pool", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
+    list_select_related = ["judgement"]
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
         *("name", "generation", "edited_by"),
-        *("tags", "pool", "is_cordoned", "is_draining", "reason", "seen_generation"),
+        *("tags", "pool", "is_cordoned", "is_draining", "quarantine", "is_released", "reason"),
+        "seen_generation",
     ]
-    readonly_fields = ["name", "generation", "edited_by"]
+    readonly_fields = ["name", "generation", "edited_by", "quarantine"]
     actions = ["retag", "cordon", "drain", "uncordon"]
 
     @admin.display(description="work")
     def work(self, machine: Machine) -> str:
-        return "draining" if machine.is_draining else "cordoned" if machine.is_cordoned else "takes work"
+        if machine.is_draining or machine.is_cordoned:
+            return "draining" if machine.is_draining else "cordoned"
+        said = quarantine_said(machine)
+        return "takes work" if said == NOT_QUARANTINED else f"in quarantine {said}"
+
+    @admin.display(description="quarantine")
+    def quarantine(self, machine: Machine) -> str:
+        return quarantine_said(machine)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Forbid adding: `register_machine` makes machines, because it hands out their token."""
@@ -96,6 +122,8 @@ class MachineAdmin(KeptAdmin):
             author=author_of(request),
             generation=cleaned["seen_generation"],
         )
+        if cleaned["is_released"]:
+            machine_release(machine_id=obj.id, reason=cleaned["reason"], author=author_of(request))
 
     @admin.action(description="Retag, with a preview", permissions=["change"])
     def retag(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:

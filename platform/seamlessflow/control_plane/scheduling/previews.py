@@ -100,6 +100,7 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
 
 def _desired(machine: MachineView) -> str:
     marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
+    marks += ", in quarantine" if machine.quarantine is not None else ""
     where = "" if machine.pool == OPEN_POOL else f" in the pool {machine.pool}"
     return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}"
 

@@ -134,3 +134,7 @@ def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
         is_draining=body.get("is_draining"),
         pool=body.get("pool"),
     )
+
+
+class MachineReleaseInput(serializers.Serializer):
+    reason = serializers.CharField(max_length=1000)

@@ -94,6 +94,7 @@ _OPERATIONS: Routes = {
     ("POST", "machines"): Operation.MACHINE_EDIT,
     ("PATCH", _MACHINE): Operation.MACHINE_EDIT,
     ("POST", "machines/preview"): Operation.MACHINE_EDIT,
+    ("POST", f"{_MACHINE}/release"): Operation.MACHINE_EDIT,
     ("POST", f"{_MACHINE}/preview"): Operation.MACHINE_EDIT,
     ("POST", _MEMBERS): Operation.MEMBER_EDIT,
     ("PATCH", f"{_MEMBERS}/<str:username>"): Operation.MEMBER_EDIT,

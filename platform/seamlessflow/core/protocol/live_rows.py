@@ -74,6 +74,15 @@ class MachineCapabilities(TypedDict, total=False):
     rendezvous: str
 
 
+class QuarantineRow(TypedDict):
+    """Why the platform gives a machine no work until a moment, after which one phase tries it out."""
+
+    since: int
+    until: int
+    reason: str
+    num_quarantines: int
+
+
 class MachineRow(TypedDict):
     id: str
     name: str
@@ -92,6 +101,7 @@ class MachineRow(TypedDict):
     ]
     open_cause: Annotated[str, msgspec.Meta(description="Why the machine is idle; empty while it works.")]
     open_since: int | None
+    quarantine: QuarantineRow | None
     capabilities: MachineCapabilities
 
 

@@ -96,6 +96,8 @@ def _why_not(machine: MachineView, job: JobView, role: Role, plan: FleetPlan) ->
     lasting = first_rejection(FIT_FILTERS, machine, job, role) or passing_rejection(machine, job, role)
     if lasting is not None:
         return lasting
+    if plan.fleet.avoids(job, role, machine):
+        return f"its {role} phase failed on {machine.name} lately"
     owner = plan.targets.owner_of.get(machine.id)
     holder = owner[0] if owner is not None else machine.phase.job_id if machine.phase is not None else None
     if holder is None or holder == job.id:

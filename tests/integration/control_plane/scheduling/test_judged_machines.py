@@ -202,7 +202,12 @@ def test_the_admin_page_of_a_machine_shows_its_quarantine_and_ends_it(cast: Cast
 
     assert "of jobs that work elsewhere" in browser.get(page).content.decode()
     assert "in quarantine until" in browser.get("/admin/cluster/machine/").content.decode()
-    fields = {"tags": ",".join(machine.tags), "reason": "a new card", "seen_generation": machine.generation}
+    fields = {
+        "tags": ",".join(machine.tags),
+        "pool": machine.pool,
+        "reason": "a new card",
+        "seen_generation": machine.generation,
+    }
     assert browser.post(page, fields | {"is_released": "on"}).status_code == 302
     assert MachineJudgement.objects.get().quarantined_at is None
     assert Event.objects.get(kind="machine.released").author == "user:olga"
