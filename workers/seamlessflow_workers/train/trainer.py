@@ -168,6 +168,8 @@ class Trainer:
                 num_published += 1
             is_fulfilled = order.num_batches is not None and num_published >= order.num_batches
             if is_fulfilled and not await self._is_next_at_hand(drained):
+                if order.leaves_checkpoint:
+                    await self._save_before_leaving()
                 return f"{num_published} batches trained"
             batch = await self._lease(client, drained)
             if batch is None:
@@ -262,7 +264,7 @@ class Trainer:
         )
 
     async def _save_before_leaving(self) -> None:
-        """Save the progress, because a drained trainer may not come back and another one continues from here."""
+        """Save the progress, because this trainer may not come back and another one continues from here."""
         if self._progress.batch_number > self._durable_batch and not self.is_discarded:
             await self._checkpoint()
 

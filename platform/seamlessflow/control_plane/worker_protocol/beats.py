@@ -22,6 +22,9 @@ from seamlessflow.core.protocol.worker import Heartbeat
 from seamlessflow.core.types.tags import Role
 
 JOBS_PER_PAGE = 16
+NUM_PHASES_REMEMBERED = (
+    64  # of a machine: a trainer whose turn here is longer ago has no process here any more
+)
 
 
 class SeenPhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +48,21 @@ class SeenPhase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job. `uri` is where the weights of its newest version are; None if the job was never published."""
+    """A running job. `uri` is where the weights of its newest version are; None if the job was never published.
+
+    `is_at_work` and `is_next`: whether a phase of it is live on the machine, or follows there.
+    """
 
     id: UUID
     project_id: UUID
     model_path: str
     version: int
     uri: str | None
+    created_at: datetime
+    is_at_work: bool
+    is_next: bool
+    has_trainer_state: bool  # its last trainer ran on the machine
+    has_trained: bool
 
 
 class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +82,7 @@ class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
     granted: list[UUID]  # projects that may use its pool
     ledger_end_at: datetime | None  # read only for a heartbeat with intervals
     phases: list[SeenPhase]
-    jobs: list[SeenJob]  # those that it works for first, then the oldest
+    jobs: list[SeenJob]  # in the order of `core.scheduling.warm`
     ended_before_gang: UUID | None  # the job whose phase here ended last, to train next
     num_machines: int | None  # counted now and then
 
@@ -87,10 +98,19 @@ def _literals(states: Sequence[str]) -> str:
 _LIVE = f"p.state IN ({_literals(list(LIVE_PHASE_STATES))})"
 _RUNNING = f"""
     j.state IN ({_literals([JobState.STARTING, JobState.RUNNING])}) AND j.desired = '{DesiredJobState.RUN}'"""
-_SHOWN = "j.id, j.project_id, j.model_path, j.latest_version, j.created_at"
+_SHOWN = "j.id, j.project_id, j.model_path, j.latest_version, j.created_at, j.train_fence > 0 AS has_trained"
+_KNOWN = "working.job_ids || working.next_ids || working.trained_ids"
+_WARMEST = "seen.is_at_work DESC, seen.is_next DESC, seen.has_trainer_state DESC, seen.created_at, seen.id"
 _MACHINE = f"""
-    cluster_machine m CROSS JOIN LATERAL (SELECT ARRAY(
-        SELECT p.job_id FROM scheduling_phase p WHERE p.machine_id = m.id AND {_LIVE}) AS job_ids) working"""
+    cluster_machine m CROSS JOIN LATERAL (SELECT
+        ARRAY(SELECT p.job_id FROM scheduling_phase p WHERE p.machine_id = m.id AND {_LIVE}) AS job_ids,
+        ARRAY(SELECT coalesce(p.next_job_id, p.job_id) FROM scheduling_phase p
+              WHERE p.machine_id = m.id AND {_LIVE} AND p.next_role <> '') AS next_ids,
+        ARRAY(SELECT recent.job_id FROM (
+                  SELECT p.job_id, p.role, p.fence FROM scheduling_phase p WHERE p.machine_id = m.id
+                  ORDER BY p.fence DESC LIMIT {NUM_PHASES_REMEMBERED}) recent
+              JOIN jobs_job j ON j.id = recent.job_id AND j.train_fence = recent.fence
+              WHERE recent.role = '{Role.TRAIN}') AS trained_ids) working"""
 _PHASES = f"""(
     SELECT coalesce(json_agg(seen), '[]') FROM (
         SELECT p.id, p.job_id, p.project_id, p.role, p.fence, p.state, p.boot_id, p.endpoint, p.served_version,
@@ -104,17 +124,22 @@ _JOBS = f"""(
     SELECT coalesce(json_agg(json_build_object('id', seen.id, 'project_id', seen.project_id,
         'model_path', seen.model_path, 'version', seen.latest_version,
         'uri', (SELECT v.uri FROM policies_policyversion v
-                WHERE v.job_id = seen.id AND v.version = seen.latest_version))
-        ORDER BY seen.is_elsewhere, seen.created_at, seen.id), '[]')
+                WHERE v.job_id = seen.id AND v.version = seen.latest_version),
+        'created_at', seen.created_at, 'is_at_work', seen.is_at_work, 'is_next', seen.is_next,
+        'has_trainer_state', seen.has_trainer_state, 'has_trained', seen.has_trained)
+        ORDER BY {_WARMEST}), '[]')
     FROM (SELECT * FROM (
-              (SELECT {_SHOWN}, false AS is_elsewhere
-               FROM jobs_job j WHERE {_RUNNING} AND j.id = ANY (working.job_ids))
-              UNION ALL
-              (SELECT {_SHOWN}, true AS is_elsewhere
+              (SELECT {_SHOWN}, j.id = ANY (working.job_ids) AS is_at_work, j.id = ANY (working.next_ids) AS is_next,
+                      j.id = ANY (working.trained_ids) AS has_trainer_state
                FROM jobs_job j
-               WHERE {_RUNNING} AND j.id <> ALL (working.job_ids) AND NOT (m.is_cordoned OR m.is_draining)
-               ORDER BY j.created_at, j.id LIMIT {JOBS_PER_PAGE} + %(offset)s::bigint)) j
-          ORDER BY is_elsewhere, created_at, id
+               WHERE {_RUNNING} AND j.id = ANY ({_KNOWN})
+                     AND (NOT (m.is_cordoned OR m.is_draining) OR j.id = ANY (working.job_ids)))
+              UNION ALL
+              (SELECT {_SHOWN}, false AS is_at_work, false AS is_next, false AS has_trainer_state
+               FROM jobs_job j
+               WHERE {_RUNNING} AND j.id <> ALL ({_KNOWN}) AND NOT (m.is_cordoned OR m.is_draining)
+               ORDER BY j.created_at, j.id LIMIT {JOBS_PER_PAGE} + %(offset)s::bigint)) seen
+          ORDER BY {_WARMEST}
           LIMIT {JOBS_PER_PAGE} OFFSET %(offset)s::bigint) seen)"""
 _SEEN = f"""
     SELECT row_to_json(seen)::text FROM (

@@ -35,23 +35,36 @@ from seamlessflow.core.protocol.worker import (
 )
 from seamlessflow.core.scheduling.eligibility import may_keep_warm
 from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.scheduling.warm import MAX_WARM_JOBS, WarmCandidate, leaves_checkpoint, warm_choose
 from seamlessflow.core.types.tags import Role
 
 CREDENTIAL_TTL_S = 24 * 3600
-# Warm processes hold memory, so a machine starts them ahead of time for at most this many jobs.
-MAX_WARM_JOBS = 4
 
 
 def reply_build(
     machine: SeenMachine, *, num_intervals_acked: int, interval_s: float, now: datetime
 ) -> HeartbeatReply:
     gangs = gang_orders(machine.phases)
+    able = {one.job.id: one for one in _able_jobs(machine, now)}
+    candidates = [_candidate(one.job) for one in able.values()]
+    saving = {
+        phase.id
+        for phase in machine.phases
+        if phase.role is Role.TRAIN and (machine.is_cordoned or leaves_checkpoint(candidates, phase.job_id))
+    }
     return HeartbeatReply(
         machine_id=machine.id,
         name=machine.name,
         tags=machine.tags,
-        orders=[_order(machine.id, phase, gangs.get(phase.id), now) for phase in machine.phases],
-        warm_processes=[_warm_process(one, role) for one in _warm_jobs(machine, now) for role in one.roles],
+        orders=[
+            _order(machine.id, phase, gangs.get(phase.id), now, is_saving=phase.id in saving)
+            for phase in machine.phases
+        ],
+        warm_processes=[
+            _warm_process(able[job_id], role)
+            for job_id in warm_choose(candidates)
+            for role in able[job_id].roles
+        ],
         interval_s=interval_s,
         num_intervals_acked=num_intervals_acked,
         is_cordoned=machine.is_cordoned,
@@ -60,32 +73,48 @@ def reply_build(
 
 
 @dataclass(frozen=True, slots=True)
-class _WarmJob:
+class _AbleJob:
+    """A job that may have children on the machine."""
+
     job: SeenJob
     spec: ResolvedSpec
     roles: list[Role]
 
 
-def _warm_jobs(machine: SeenMachine, now: datetime) -> list[_WarmJob]:
-    """Return at most `MAX_WARM_JOBS` jobs that may have children here: those it works for first, then the oldest.
+def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
+    """Return as many jobs that may have children here as the choice of warm ones needs, the first to be warm first.
 
-    Every machine asks with each heartbeat, so the specs come from memory instead of the database.
+    Every machine asks with each heartbeat, so the specs come from memory instead of the database. A trainer is compared
+    with more jobs than there is room for, to know whether it stays.
     """
-    view, here = _view(machine, now), list[_WarmJob]()
+    is_training = any(phase.role is Role.TRAIN for phase in machine.phases)
+    num_needed = JOBS_PER_PAGE if is_training else MAX_WARM_JOBS
+    view, here = _view(machine, now), list[_AbleJob]()
     for page in _job_pages(machine):
         specs = specs_load(job.id for job in page)
         for job in page:
             if job.id not in specs or job.uri is None:  # it was deleted meanwhile, or has no version
                 continue
             roles = _roles_here(machine, view, job, specs[job.id].spec)
-            here += [_WarmJob(job, specs[job.id], roles)] if roles else []
-            if len(here) == MAX_WARM_JOBS:
+            here += [_AbleJob(job, specs[job.id], roles)] if roles else []
+            if len(here) == num_needed:
                 return here
     return here
 
 
+def _candidate(job: SeenJob) -> WarmCandidate:
+    return WarmCandidate(
+        job_id=job.id,
+        order=job.created_at.timestamp(),
+        is_at_work=job.is_at_work,
+        is_next=job.is_next,
+        has_trainer_state=job.has_trainer_state,
+        has_trained=job.has_trained,
+    )
+
+
 def _job_pages(machine: SeenMachine) -> Iterator[list[SeenJob]]:
-    """Yield running jobs: those that the machine works for first, then the oldest. Usually the first page suffices."""
+    """Yield running jobs in the order in which they are kept warm. Usually the first page suffices."""
     page = machine.jobs
     for offset in itertools.count(JOBS_PER_PAGE, JOBS_PER_PAGE):
         yield page
@@ -116,7 +145,9 @@ def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, spec: Job
     return [role for role in spec.roles if may_keep_warm(view, wanted, role)]
 
 
-def _order(machine_id: UUID, phase: SeenPhase, gang: GangOrder | None, now: datetime) -> PhaseOrder:
+def _order(
+    machine_id: UUID, phase: SeenPhase, gang: GangOrder | None, now: datetime, *, is_saving: bool
+) -> PhaseOrder:
     follows = gang is not None and not gang.leads
     claims = PhaseClaims(
         phase_id=phase.id,
@@ -141,10 +172,11 @@ def _order(machine_id: UUID, phase: SeenPhase, gang: GangOrder | None, now: date
         weights=WeightsReference(version=phase.version, uri=phase.uri),
         num_batches=phase.num_batches,
         gang=gang,
+        leaves_checkpoint=is_saving,
     )
 
 
-def _warm_process(warm: _WarmJob, role: Role) -> WarmProcess:
+def _warm_process(warm: _AbleJob, role: Role) -> WarmProcess:
     job = warm.job
     assert job.uri is not None  # such jobs are left out
     return WarmProcess(

@@ -147,6 +147,9 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
         None  # train: end after this many updates unless the next batch is ready; None: no limit
     )
     gang: GangOrder | None = None  # train: set if the job trains on several machines together
+    leaves_checkpoint: bool = (
+        False  # train: its process may not stay, so it saves its progress before it ends
+    )
 
 
 class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):

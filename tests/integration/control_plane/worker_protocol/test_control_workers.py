@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
@@ -172,6 +172,46 @@ def test_a_job_behind_many_that_do_not_fit_is_kept_warm(cast: Cast) -> None:
     fits, beta = cast.job(is_running=True, name="fits"), worker_make("beta", "rollout")
 
     assert [warm_process.job_id for warm_process in beta.heartbeat().warm_processes] == [fits.id]
+
+
+def test_a_machine_of_many_jobs_keeps_those_at_work_then_those_whose_trainer_state_it_has(cast: Cast) -> None:
+    jobs = [cast.job(is_running=True, name=f"job {number}") for number in range(7)]
+    beta = worker_make("beta", "train")
+
+    def warm() -> list[UUID]:
+        return [warm_process.job_id for warm_process in beta.heartbeat().warm_processes]
+
+    assert warm() == [job.id for job in jobs[:4]]
+    for job in (jobs[5], jobs[3]):
+        phase = phase_make(job, beta.machine, Role.TRAIN)
+        Phase.objects.filter(id=phase.id).update(state=PhaseState.ENDED)
+    assert warm() == [jobs[3].id, jobs[5].id, jobs[0].id, jobs[1].id]
+
+    phase = phase_make(jobs[6], beta.machine, Role.TRAIN)
+    Phase.objects.filter(id=phase.id).update(next_role=Role.TRAIN, next_job=jobs[4])
+    assert warm() == [jobs[6].id, jobs[4].id, jobs[3].id, jobs[5].id]
+    Job.objects.filter(id=jobs[3].id).update(train_fence=99)  # it has moved to another machine
+    assert warm() == [jobs[6].id, jobs[4].id, jobs[5].id, jobs[0].id]
+
+
+def test_a_trainer_saves_at_the_end_of_its_turn_if_others_may_push_its_process_out(cast: Cast) -> None:
+    jobs = [cast.job(is_running=True, name=f"job {number}") for number in range(6)]
+    beta = worker_make("beta", "train")
+    saved = []
+    for job in jobs:
+        phase = phase_make(job, beta.machine, Role.TRAIN)
+        (order,) = beta.heartbeat().orders
+        saved.append(order.leaves_checkpoint)
+        Phase.objects.filter(id=phase.id).update(state=PhaseState.ENDED)
+    assert saved == [False, False, True, True, True, True]
+
+    Job.objects.filter(id__in=[job.id for job in jobs[:3]]).update(desired="pause")
+    phase_make(jobs[5], beta.machine, Role.TRAIN)
+    assert not beta.heartbeat().orders[0].leaves_checkpoint
+    machine_edit(
+        machine_id=beta.machine.id, edit=MachineEdit(is_cordoned=True), reason="test", author="system"
+    )
+    assert beta.heartbeat().orders[0].leaves_checkpoint  # no process stays on a cordoned machine
 
 
 def test_a_paused_job_has_no_warm_processes(cast: Cast) -> None:
