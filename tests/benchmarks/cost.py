@@ -5,7 +5,8 @@ It returns a row for each kind of process. Updates are compared with one process
 which does everything (sampling, learning, copying weights); calls are compared with all processes
 together. Processor time depends less than wall time on what else the machine does; on cores that
 share units it still varies by a tenth. A repeat is a stretch of one long job between two published
-versions, so starts are not included. Commits of PostgreSQL are counted as well.
+versions, so starts are not included. Commits of PostgreSQL are counted as well. What this benchmark
+itself asks the database is left out of both.
 
 With the environment variable BASE, a revision of this repository, the same job also runs on the code
 of that revision. The two platforms then take turns, and further rows compare their calls.
@@ -22,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psutil
 import psycopg
@@ -61,8 +62,9 @@ KINDS: Mapping[str, str] = {
 }
 OTHER = "launcher and others"
 WORK = frozenset({"engines", "trainer"})  # the planes are all the others
-_PROGRESS = """
-    SELECT (SELECT max(version) FROM policies_policyversion), (SELECT sum(num_turns) FROM trajectory_session),
+NUM_PUBLISHED = "SELECT max(version) FROM policies_policyversion"
+_TOTALS = """
+    SELECT (SELECT sum(num_turns) FROM trajectory_session),
            (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())"""
 
 
@@ -219,34 +221,51 @@ def _platform_stretches(
             client.job_submit(spec)
         (scheduler,) = platform.find("run_scheduler")
         with psycopg.connect(scheduler.environ()["DATABASE_URL"], autocommit=True) as connection:
-            before = _reading_at(platform, connection, NUM_BEFORE)
+            probe = Probe(connection)
+            before = reading_at(platform, probe, NUM_BEFORE)
             for _ in range(num_repeats):
-                after = _reading_at(platform, connection, before.num_updates + NUM_COUNTED)
+                after = reading_at(platform, probe, before.num_updates + NUM_COUNTED)
                 yield stretch(before, after)
                 before = after
     finally:
         platform.stop()
 
 
-def _reading_at(platform: PlatformProcess, connection: psycopg.Connection[Any], num_updates: int) -> Reading:
-    """Take a reading as soon as this many updates are published."""
+@dataclass(slots=True)
+class Probe:
+    """Asks the platform's database, and counts its questions, each a commit that is no work of the
+    platform."""
+
+    connection: psycopg.Connection[Any]
+    num_asked: int = 0
+
+    def numbers(self, query: LiteralString) -> list[int]:
+        self.num_asked += 1
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        return [int(value or 0) for value in row]
+
+
+def reading_at(platform: PlatformProcess, probe: Probe, num_updates: int) -> Reading:
+    """Take a reading as soon as this many updates are published. What the probe costs is left out."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
-        row = connection.execute(_PROGRESS).fetchone()
-        assert row is not None
-        published, calls, commits = (int(value or 0) for value in row)
+        (published,) = probe.numbers(NUM_PUBLISHED)
         if published >= num_updates:
-            return Reading(_cpu_by_kind(platform), published, calls, commits)
+            calls, commits = probe.numbers(_TOTALS)
+            used_s = _cpu_by_kind(platform, but=probe.connection.info.backend_pid)
+            return Reading(used_s, published, calls, commits - probe.num_asked)
         if time.monotonic() > deadline_s:
             raise RuntimeError(f"only {published} of {num_updates} updates within {TIMEOUT_S:.0f} s")
         time.sleep(POLL_S)
 
 
-def _cpu_by_kind(platform: PlatformProcess) -> dict[str, float]:
-    """Include living processes and the children that they have outlived."""
+def _cpu_by_kind(platform: PlatformProcess, *, but: int) -> dict[str, float]:
+    """Include living processes and the children that they have outlived, except process `but`."""
     assert platform.process is not None
     used_s: Counter[str] = Counter()
-    for process in [psutil.Process(platform.process.pid), *platform.family()]:
+    processes = [psutil.Process(platform.process.pid), *platform.family()]
+    for process in (each for each in processes if each.pid != but):
         try:
             times, kind = process.cpu_times(), kind_of(process.cmdline())
         except psutil.NoSuchProcess:

@@ -1,16 +1,22 @@
 """How the benchmark of the planes' cost turns readings into rows."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from tests.benchmarks import cost
 from tests.benchmarks.cost import (
     CALLS,
     COMMITS,
     OTHER,
     PLANES,
     WHOLE,
+    Probe,
     Reading,
     base_rows_of,
     kind_of,
+    reading_at,
     rows_of,
     stretch,
 )
@@ -59,3 +65,27 @@ def test_calls_are_compared_with_those_of_another_revision() -> None:
     assert rows["web: a call, two revisions"].measured.median == 0.0
     assert rows["commits: a call, two revisions"].ratio == pytest.approx(0.25)
     assert {row.baseline for row in rows.values()} == {"0123abc"}
+
+
+class _Database:
+    """A connection: each question is a commit, and a version is published at every third."""
+
+    info = SimpleNamespace(backend_pid=7)
+
+    def __init__(self) -> None:
+        self.num_commits = 0
+
+    def execute(self, query: str) -> Any:
+        self.num_commits += 1
+        row = (self.num_commits // 3,) if query == cost.NUM_PUBLISHED else (40, self.num_commits)
+        return SimpleNamespace(fetchone=lambda: row)
+
+
+def test_what_the_benchmark_asks_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = []
+    monkeypatch.setattr(cost, "POLL_S", 0.0)
+    monkeypatch.setattr(cost, "_cpu_by_kind", lambda _, but: left_out.append(but) or {})
+    probe, platform = Probe(_Database()), SimpleNamespace()  # type: ignore[arg-type]
+    readings = [reading_at(platform, probe, number) for number in (1, 4)]  # type: ignore[arg-type]
+    assert [reading.num_commits for reading in readings] == [0, 0]
+    assert left_out == [7, 7]
