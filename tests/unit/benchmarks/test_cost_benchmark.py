@@ -82,10 +82,12 @@ class _Database:
 
 
 def test_what_the_benchmark_asks_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    left_out = []
+    def used(_: object, *, but: int) -> dict[str, float]:
+        return {f"all but {but}": 1.0}
+
     monkeypatch.setattr(cost, "POLL_S", 0.0)
-    monkeypatch.setattr(cost, "_cpu_by_kind", lambda _, but: left_out.append(but) or {})
+    monkeypatch.setattr(cost, "_cpu_by_kind", used)
     probe, platform = Probe(_Database()), SimpleNamespace()  # type: ignore[arg-type]
     readings = [reading_at(platform, probe, number) for number in (1, 4)]  # type: ignore[arg-type]
     assert [reading.num_commits for reading in readings] == [0, 0]
-    assert left_out == [7, 7]
+    assert readings[0].cpu_s == {"all but 7": 1.0}
