@@ -148,6 +148,35 @@ async def test_turns_that_come_after_a_busy_flush_are_gathered(
     await asyncio.wait([running])
 
 
+async def test_flushes_keep_a_distance_only_while_many_turns_are_at_work(
+    migrated_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_store, "PACE_S", 60.0)
+    num_at_work = turn_store.MANY_AT_WORK - 1
+
+    class Quick(TurnWriter):
+        async def transact(
+            self, connection: Connection, turns: Sequence[PendingTurn], *, is_in_doubt: bool
+        ) -> None:
+            pass
+
+    async def commit() -> None:
+        await store.commit(turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4())))
+
+    store = Quick(migrated_database_url, lambda: num_at_work)
+    running = asyncio.create_task(store.run())
+    for _ in range(3):  # one by one: none of them waits
+        await commit()
+    num_at_work += 1
+    await commit()
+    late = asyncio.create_task(commit())
+    await asyncio.sleep(0.3)
+    assert not late.done()
+    for task in (late, running):
+        task.cancel()
+    await asyncio.wait([late, running])
+
+
 async def test_every_column_that_is_copied_has_the_type_that_is_sent(connection: Connection) -> None:
     cursor = await connection.execute(
         """SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute

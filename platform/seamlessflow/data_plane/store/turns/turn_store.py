@@ -1,11 +1,11 @@
 """The `TurnStore` on PostgreSQL: reads through a pool, and commits turns in groups through one writer.
 
 `commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
-flight; turns that arrive during a flush share the next one. After a flush of several turns, the next waits as long as
-this one took, at most GATHER_S, so that busy times make few large flushes; the turns of a lone agent never wait for a
-timer. If the connection is lost, the flush is repeated on a new one without the turns that the lost flush stored: each
-is stored exactly once. Invariant: a turn is stored only while its session is open and names the epoch under which this
-gateway holds it.
+flight; turns that arrive during a flush share the next one. Busy times make few large flushes: while MANY_AT_WORK turns
+or more are at work, flushes begin at least PACE_S apart; after any flush of several turns, the next waits as long as
+this one took, at most GATHER_S. The turns of a lone agent never wait for a timer. If the connection is lost, the flush
+is repeated on a new one without the turns that the lost flush stored: each is stored exactly once. Invariant: a turn is
+stored only while its session is open and names the epoch under which this gateway holds it.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -13,7 +13,7 @@ gateway holds it.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_TURNS = 4096
 MAX_TURNS_PER_FLUSH = 512
 GATHER_S = 0.005
+MANY_AT_WORK = 8
+PACE_S = 0.02
 _PREPARE_COUNT = f"""
     PREPARE turns_count (uuid[], bigint[], int[], bigint[]) AS
     UPDATE trajectory_session s
@@ -65,9 +67,15 @@ def pending_turn(rows: Sequence[NodeRow]) -> PendingTurn:
     return PendingTurn(rows, asyncio.get_running_loop().create_future())
 
 
+def _none_at_work() -> int:
+    return 0
+
+
 class TurnWriter:
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, num_at_work: Callable[[], int] = _none_at_work) -> None:
+        """`num_at_work` tells how many turns are at engines or wait for one: those that may be stored soon."""
         self._url = database_url
+        self._num_at_work = num_at_work
         self._queue: asyncio.Queue[PendingTurn] = asyncio.Queue(MAX_QUEUED_TURNS)
         self._known_prompts: set[UUID] = set()
         self._connection: Connection | None = None
@@ -97,11 +105,18 @@ class TurnWriter:
                     turns.append(self._queue.get_nowait())
                 began_s = time.monotonic()
                 await self._flush_each(turns)
-                if len(turns) > 1:
-                    await asyncio.sleep(min(time.monotonic() - began_s, GATHER_S))
+                pause_s = self._pause_s(len(turns), took_s=time.monotonic() - began_s)
+                if pause_s > 0:
+                    await asyncio.sleep(pause_s)
         finally:
             if self._connection is not None:
                 await self._connection.close()
+
+    def _pause_s(self, num_turns: int, *, took_s: float) -> float:
+        """Return how long to gather turns after a flush."""
+        if num_turns == 1 and self._num_at_work() < MANY_AT_WORK:
+            return 0.0
+        return max(min(took_s, GATHER_S), PACE_S - took_s if self._num_at_work() >= MANY_AT_WORK else 0.0)
 
     async def _flush_each(self, turns: Sequence[PendingTurn]) -> None:
         try:

@@ -25,6 +25,9 @@ class TurnCounts:
         if not self._now[job_id]:
             del self._now[job_id]
 
+    def num_now(self) -> int:
+        return sum(self._now.values())
+
     def most_lately(self) -> Mapping[UUID, int]:
         """Return the most turns of each job at one time, in this period and the one before."""
         return {
