@@ -16,10 +16,10 @@ from seamlessflow.data_plane.store.groups.epochs import Epoch, PostgresEpochs, S
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     group_insert,
-    group_move,
     sessions_insert,
     slots_new,
 )
+from seamlessflow.data_plane.store.groups.moves import group_move
 from seamlessflow.data_plane.store.memory.epochs import FinalizedGroup, MemoryEpochs, MetricPoint
 from seamlessflow.data_plane.store.protocols import EpochStore
 from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end

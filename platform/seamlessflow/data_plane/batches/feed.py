@@ -50,7 +50,8 @@ from seamlessflow.data_plane.store.batches.sampling import (
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock, num_rewarded_needed
+from seamlessflow.data_plane.store.groups.group_rows import job_lock, num_rewarded_needed
+from seamlessflow.data_plane.store.groups.moves import group_move, groups_move
 from seamlessflow.data_plane.store.jobs import phase_require_live
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -167,15 +168,12 @@ class BatchFeed:
             payload = await batch_release(connection, claims, number)
             if payload is not None:
                 return payload
-            for group in groups:
-                if not await group_move(
-                    connection,
-                    group.group_id,
-                    GroupState.READY,
-                    GroupState.BATCHED,
-                    reason=f"in batch {number}",
-                ):
-                    raise psycopg.Rollback
+            ids = {group.group_id for group in groups}
+            moved = await groups_move(
+                connection, list(ids), GroupState.READY, GroupState.BATCHED, reason=f"in batch {number}"
+            )
+            if moved != ids:
+                raise psycopg.Rollback
             payload = await batch_insert(connection, claims, batch, groups, replaced)
         if payload is not None:
             metrics.BATCHES.inc()

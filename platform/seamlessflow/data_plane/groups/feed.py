@@ -23,7 +23,7 @@ from seamlessflow.data_plane.groups.finalization import groups_count, groups_fin
 from seamlessflow.data_plane.groups.lost_leases import LostLeases
 from seamlessflow.data_plane.groups.session_keys import SessionKeys
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
-from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
+from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.groups.admission import lull_begin, lull_end
 from seamlessflow.data_plane.store.groups.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
@@ -88,8 +88,7 @@ class GroupFeed:
     ) -> GroupLeaseReply:
         leased: list[LeasedGroup] = []
         async with self._pool.connection() as connection, connection.transaction():
-            now = await database_now(connection)
-            await phase_require_live(connection, claims)
+            now = await phase_require_live(connection, claims)
             await job_lock(connection, claims.job_id)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
             held = await groups_leasable(connection, claims, state)
@@ -115,10 +114,11 @@ class GroupFeed:
                 if room <= 0:
                     break
                 new = await admission.group(connection, job, admission.first_index + offset)
-                group = await group_insert(connection, new)
+                group = await group_insert(
+                    connection, new, holder=claims, lease_s=self._settings.group_lease_s
+                )
                 taken = await self._take(connection, group, job, claims, room, now, slots=slots_new(group))
                 room -= len(taken.sessions) if taken else 0
-                mine.append(group.group_id)
                 leased += [taken] if taken else []
             if mine:
                 await groups_hold(connection, mine, claims, self._settings.group_lease_s)

@@ -18,17 +18,15 @@ from seamlessflow.data_plane.store.groups.evaluations import evaluation_finish_i
 from seamlessflow.data_plane.store.groups.finalization import (
     LockedGroup,
     contrast_read,
-    num_ready,
     num_rewarded_note,
-    statistics_store,
 )
 from seamlessflow.data_plane.store.groups.group_rows import (
     OpenGroup,
     Slot,
-    group_move,
     num_rewarded_needed,
     slots_read,
 )
+from seamlessflow.data_plane.store.groups.moves import group_finalize
 
 _COUNTERS = {
     GroupState.READY: metrics.GROUPS_READY,
@@ -105,17 +103,19 @@ async def _finalized(
             DropCause.NO_CONTRAST,
         )
     target = GroupState.READY if cause is None else GroupState.DROPPED
-    await group_move(connection, group.group_id, GroupState.OPEN, target, reason=reason, cause=cause)
-    await statistics_store(connection, group.group_id, num_rewarded=num_rewarded)
-    if target is GroupState.READY:
-        await _ready_tell(connection, job_id, spec)
-    return target
-
-
-async def _ready_tell(connection: Connection, job_id: UUID, spec: JobSpec) -> None:
-    """Notify the scheduler of whole batches, and one group early, because two may become ready at the same time."""
-    if (await num_ready(connection, job_id) + 1) % spec.rollout.groups_per_batch <= 1:
+    num_others_ready = await group_finalize(
+        connection,
+        group.group_id,
+        GroupState.OPEN,
+        target,
+        reason=reason,
+        cause=cause,
+        num_rewarded=num_rewarded,
+    )
+    # Of whole batches, and one group early, because two may become ready at the same time.
+    if target is GroupState.READY and (num_others_ready + 2) % spec.rollout.groups_per_batch <= 1:
         await scheduler_notify(connection, "group ready")
+    return target
 
 
 async def _measured(
@@ -124,8 +124,9 @@ async def _measured(
     """Finalize a group of an evaluation: a held-out task is measured by the outcomes it has, however few."""
     assert group.evaluation_version is not None
     target = GroupState.EVALUATED
-    await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
-    await statistics_store(connection, group.group_id, num_rewarded=num_rewarded)
+    await group_finalize(
+        connection, group.group_id, GroupState.EVALUATING, target, reason=reason, num_rewarded=num_rewarded
+    )
     await evaluation_finish_if_whole(connection, job_id, group.evaluation_version, spec)
     return target
 

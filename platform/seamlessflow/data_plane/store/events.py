@@ -15,25 +15,6 @@ async def scheduler_notify(connection: Connection, reason: str) -> None:
     await connection.execute("SELECT pg_notify('sf_scheduler', %s)", [reason])
 
 
-async def group_event(
-    connection: Connection,
-    *,
-    project_id: UUID,
-    job_id: UUID,
-    group_id: UUID,
-    from_state: str,
-    to_state: str,
-    reason: str,
-    data: dict[str, Any],
-) -> None:
-    await connection.execute(
-        """INSERT INTO common_event
-               (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-           VALUES (%s, 'group', %s, %s, 'group.state', %s, %s, %s, %s, %s, now())""",
-        [project_id, group_id, job_id, from_state, to_state, reason, AUTHOR, Jsonb(data)],
-    )
-
-
 async def job_event(
     connection: Connection,
     *,

@@ -97,19 +97,23 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     ]
 
 
-async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
-    """Raises ApiError (409) unless the phase of a credential still runs under its fence.
+async def phase_require_live(connection: Connection, claims: PhaseClaims) -> datetime.datetime:
+    """Return the time of the database's clock. Raises ApiError (409) unless the phase still runs under its fence.
 
     Call it in the transaction that acts on the answer.
     """
     cursor = await connection.execute(
-        "SELECT 1 FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)",
+        """SELECT clock_timestamp() FROM scheduling_phase
+           WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)""",
         [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
     )
-    if await cursor.fetchone() is None:
+    row = await cursor.fetchone()
+    if row is None:
         raise ApiError(
             HTTPStatus.CONFLICT, "The phase is over, or its fence is out of date.", code="stale_fence"
         )
+    now: datetime.datetime = row[0]
+    return now
 
 
 def month_of(moment: datetime.datetime) -> datetime.date:

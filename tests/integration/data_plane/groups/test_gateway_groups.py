@@ -69,7 +69,8 @@ async def test_the_scheduler_hears_of_whole_batches_not_of_every_group(gateway_w
         heard = []
         while "the end" not in heard:
             heard += [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)]
-    assert heard == ["group ready"] * 4 + ["the end"]  # the third, fourth, seventh and eighth
+    # The third, fourth, seventh and eighth. Notices about other things may come in between.
+    assert heard.count("group ready") == 4
 
 
 async def test_a_lull_lasts_from_when_nothing_waits_to_the_next_session(gateway_world: GatewayWorld) -> None:

@@ -1,4 +1,4 @@
-"""The statements of group finalization: lock groups, count their outcomes, store their statistics.
+"""The statements before a group is finalized: lock groups, count their outcomes, compare their rewards.
 
 Invariant: groups are locked in the order of their ids, so two bursts of outcomes wait for one another but never
 deadlock.
@@ -16,20 +16,9 @@ from seamlessflow.data_plane.store.groups.group_rows import OpenGroup
 from seamlessflow.data_plane.store.values import sql_literal
 
 _GROUP_DROPPED = sql_literal(GroupState.DROPPED)
-_GROUP_READY = sql_literal(GroupState.READY)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)
 
 _RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
-_STATISTICS = f"""
-    UPDATE trajectory_group g
-    SET num_rewarded = %(num)s, reward_mean = r.mean, reward_std = r.std, min_version = v.low, max_version = v.high,
-        ready_at = CASE WHEN g.state = {_GROUP_READY} THEN now() END
-    FROM (SELECT avg(reward) AS mean, stddev_pop(reward) AS std FROM trajectory_session
-          WHERE group_id = %(group)s AND state = {_SESSION_CLOSED}) r,
-         (SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_session s
-          JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-          WHERE s.group_id = %(group)s AND s.state = {_SESSION_CLOSED}) v
-    WHERE g.id = %(group)s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +57,6 @@ async def num_rewarded_note(connection: Connection, num_rewarded: Mapping[UUID, 
                WHERE g.id = now.id AND g.num_rewarded <> now.num""",
             [list(num_rewarded), list(num_rewarded.values())],
         )
-
-
-async def statistics_store(connection: Connection, group_id: UUID, *, num_rewarded: int) -> None:
-    """Store the rewards and versions of a group that was just moved on."""
-    await connection.execute(_STATISTICS, {"group": group_id, "num": num_rewarded})
-
-
-async def num_ready(connection: Connection, job_id: UUID) -> int:
-    """Return the number of the job's ready groups, which may train and are in no batch."""
-    cursor = await connection.execute(
-        "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = %s",
-        [job_id, GroupState.READY.value],
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 async def contrast_read(connection: Connection, job_id: UUID, group_id: UUID) -> Contrast:

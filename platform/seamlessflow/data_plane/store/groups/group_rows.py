@@ -21,10 +21,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from seamlessflow.core.lifecycle.groups import (
-    GROUP_MOVES,
     RUNNING_GROUP_STATES,
     SESSION_MOVES,
-    DropCause,
     GroupState,
     SessionState,
 )
@@ -33,7 +31,6 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.events import group_event
 from seamlessflow.data_plane.store.jobs import month_of
 from seamlessflow.data_plane.store.values import sql_literal
 
@@ -182,15 +179,20 @@ async def group_open_of_key(connection: Connection, job_id: UUID, external_key: 
     return None if row is None else OpenGroup(*row)
 
 
-async def group_insert(connection: Connection, group: NewGroup) -> OpenGroup:
+async def group_insert(
+    connection: Connection, group: NewGroup, *, holder: PhaseClaims | None = None, lease_s: float = 0.0
+) -> OpenGroup:
+    """Insert a group, leased to a phase if it has a `holder`."""
     group_id = new_id()
     await connection.execute(
         """INSERT INTO trajectory_group (id, project_id, job_id, index, evaluation_version, external_key, task_index,
-                                         task, size, state, reason, num_rewarded, created_at)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', 0, now())""",
+               task, size, state, reason, num_rewarded, created_at, lease_phase_id, lease_fence, lease_expires_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', 0, now(), %s::uuid, %s::bigint,
+                   CASE WHEN %s::bigint IS NOT NULL THEN now() + make_interval(secs => %s) END)""",
         [
             group_id, group.project_id, group.job_id, group.index, group.evaluation_version, group.external_key,
             group.task_index, Jsonb(group.task), group.size, group.state.value,
+            holder and holder.phase_id, holder and holder.fence, holder and holder.fence, lease_s,
         ],
     )  # fmt: skip
     return OpenGroup(group_id, group.index, group.task, group.size, group.evaluation_version)
@@ -323,39 +325,3 @@ async def sessions_insert(
         ],
     )  # fmt: skip
     return leased
-
-
-async def group_move(
-    connection: Connection,
-    group_id: UUID,
-    source: GroupState,
-    target: GroupState,
-    *,
-    reason: str,
-    cause: DropCause | None = None,
-) -> bool:
-    """Move a group by compare-and-set and write its event. Returns False if it was in another state.
-
-    `cause`: why the group is dropped.
-    """
-    GROUP_MOVES.check(source, target)
-    cursor = await connection.execute(
-        """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s,
-                  finalized_at = coalesce(finalized_at, clock_timestamp())
-           WHERE id = %s AND state = %s RETURNING project_id, job_id, index""",
-        [target.value, reason, cause.value if cause else "", group_id, source.value],
-    )
-    row = await cursor.fetchone()
-    if row is None:
-        return False
-    await group_event(
-        connection,
-        project_id=row[0],
-        job_id=row[1],
-        group_id=group_id,
-        from_state=source.value,
-        to_state=target.value,
-        reason=reason,
-        data={"index": row[2]},
-    )
-    return True
