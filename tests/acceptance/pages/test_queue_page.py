@@ -33,10 +33,10 @@ def offer(kind: str, sentence: str, **rest: object) -> Row:
 WAITING: Row = {
     "job_id": JOB_ID, "job_name": "calculator-h200", "project": "default", "state": "queued", "created_by": "ann",
     "generation": 4, "priority": 0, "may_edit": True, "place": 1, "waiting_s": 260.0, "lack": "floor",
-    "sentence": "It waits for the machines that it needs to work at all.",
+    "sentence": "It begins as soon as it has a machine for everything that it needs.",
     "shortages": [{
         "role": "rollout", "num_machines": 1, "tags": ["rollout"], "num_fitting": 2,
-        "sentence": "It lacks 1 machine to roll out, with the tags rollout.",
+        "sentence": "It lacks 1 machine to roll out, with the tag rollout.",
         "holders": [
             holder("m1", 'm1 works for the job "essays" until its quantum ends in 6 min; it then gives way right '
                          "after it publishes.", job_id=OTHER_ID, job_name="essays"),

@@ -324,7 +324,7 @@ def test_the_queue_and_a_priority_are_shown_and_changed(cast: Cast) -> None:
     lines = said("queue")
 
     assert lines[0].startswith(f"{job_id}  place 1   priority 0    waits 0 s  calculator")
-    assert lines[2] == "  It lacks 1 machine to roll out, with the tags rollout: no usable machine has them."
+    assert lines[2] == "  It lacks 1 machine to roll out, with the tag rollout: no usable machine has them."
     assert lines[3].startswith("  cheapest: Give alpha the tag rollout")
     assert said("jobs", "priority", job_id, "-7", "--reason", "later") == [f"{job_id} has the priority -7"]
     assert json.loads("\n".join(said("queue", "--json", "--project", "default")))[0]["priority"] == -7

@@ -88,6 +88,11 @@ function Waiting({ job, live }: { job: JobRow; live: JobTopicState }) {
         <p>
           <strong>{why.title}</strong> {why.text}
         </p>
+        {job.state === "queued" ? (
+          <p className="what-next">
+            <Link to="/queue">Who has the machines, and what would help</Link>
+          </p>
+        ) : null}
         {why.isBad ? <WhatNext job={job} phase={failedPhase(live.phases.values())} /> : null}
       </div>
     </div>

@@ -50,7 +50,7 @@ function ShareTable({ rows, mayEdit }: { rows: readonly Share[]; mayEdit: boolea
             <th className="number">Quota</th>
             <th className="number">Entitled to</th>
             <th className="number">Holds</th>
-            <th className="share-cell">Holds, against its entitlement</th>
+            <th className="share-cell">Rolls out or trains, against its entitlement</th>
             <th>Balance</th>
             <th className="number">Machine time, last hour</th>
             {mayEdit ? (

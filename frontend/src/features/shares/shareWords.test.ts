@@ -11,12 +11,12 @@ it("says who borrows, who lends and who is short", () => {
 
 it("draws bars as parts of the largest number", () => {
   const shares = [
-    { num_held: 1, entitled: 2 },
-    { num_held: 4, entitled: 0 },
+    { num_borrowed: -1, entitled: 2 },
+    { num_borrowed: 4, entitled: 0 },
   ];
   expect(mostOf(shares)).toBe(4);
-  expect(barOf({ num_held: 1, entitled: 2 }, 4)).toEqual({ held: 0.25, entitled: 0.5 });
-  expect(barOf({ num_held: 0, entitled: 0 }, mostOf([]))).toEqual({ held: 0, entitled: 0 });
+  expect(barOf({ num_borrowed: -1, entitled: 2 }, 4)).toEqual({ held: 0.25, entitled: 0.5 });
+  expect(barOf({ num_borrowed: 0, entitled: 0 }, mostOf([]))).toEqual({ held: 0, entitled: 0 });
 });
 
 it("reads weights and quotas, and an empty quota as no limit", () => {

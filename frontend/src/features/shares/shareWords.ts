@@ -28,14 +28,21 @@ export interface Drawn {
   entitled: number;
 }
 
-/** The bar of each project: parts of the most that any project holds or is entitled to. */
-export function barOf(share: Pick<Share, "num_held" | "entitled">, most: number): Drawn {
-  if (most <= 0) return { held: 0, entitled: 0 };
-  return { held: share.num_held / most, entitled: share.entitled / most };
+type Counted = Pick<Share, "num_borrowed" | "entitled">;
+
+/** Machines that roll out or train for the project: those of agents do not count in shares. */
+export function sharedOf(share: Counted): number {
+  return share.entitled + share.num_borrowed;
 }
 
-export function mostOf(shares: readonly Pick<Share, "num_held" | "entitled">[]): number {
-  return Math.max(0, ...shares.flatMap(({ num_held, entitled }) => [num_held, entitled]));
+/** The bar of each project: parts of the most that any project has or is entitled to. */
+export function barOf(share: Counted, most: number): Drawn {
+  if (most <= 0) return { held: 0, entitled: 0 };
+  return { held: sharedOf(share) / most, entitled: share.entitled / most };
+}
+
+export function mostOf(shares: readonly Counted[]): number {
+  return Math.max(0, ...shares.flatMap((share) => [sharedOf(share), share.entitled]));
 }
 
 /** A weight that a person typed; undefined if it is none. */

@@ -10,19 +10,30 @@ from typing import Any
 from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.accounts.selectors import Access, project_list_readable
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.core.access.operations import Operation
 
 SHARE_FIELDS = ("weight", "machine_quota")
 
 
-@transaction.atomic
-def project_share_edit(*, slug: str, changes: Mapping[str, Any], reason: str, author: str) -> Project:
-    """Change the weight or the quota. `changes`: some of SHARE_FIELDS. Raises ApplicationError (404)."""
-    project = Project.objects.select_for_update(no_key=True).filter(slug=slug).first()
+def share_project_get(*, access: Access, slug: str) -> Project:
+    """Return the project whose share or grants the caller wants to edit. Raises ApplicationError: 404 if the caller
+    cannot see it, 403 for all but operators, who see every project here."""
+    visible = Project.objects.all() if access.is_operator else project_list_readable(access=access)
+    project = visible.filter(slug=slug).first()
     if project is None:
         raise not_found("project", slug)
+    access.check(Operation.SHARE_EDIT)
+    return project
+
+
+@transaction.atomic
+def project_share_edit(*, project: Project, changes: Mapping[str, Any], reason: str, author: str) -> Project:
+    """Change the weight or the quota. `changes`: some of SHARE_FIELDS."""
+    project = Project.objects.select_for_update(no_key=True).get(id=project.id)
     before = {field: getattr(project, field) for field in SHARE_FIELDS if field in changes}
     after = {field: changes[field] for field in before}
     if before == after:

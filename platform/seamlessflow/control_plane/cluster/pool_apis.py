@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.accounts.shares import share_project_get
 from seamlessflow.control_plane.cluster.pools import pool_grant, pool_list, pool_revoke
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.core.access.operations import Operation
 
 
 class PoolOutput(serializers.Serializer):
@@ -48,9 +48,9 @@ class PoolGrantApi(ProjectApi):
         granted to somebody; from then on only the projects that it is granted to may use it. Repeating the request
         changes nothing. A pool without machines is refused (404).
         """
-        self.access.check(Operation.SHARE_EDIT)
+        project = share_project_get(access=self.access, slug=slug)
         reason = body_read(request, PoolReasonInput)["reason"]
-        pool_grant(pool=pool, slug=slug, reason=reason, author=self.access.author)
+        pool_grant(pool=pool, project=project, reason=reason, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)
 
     @extend_schema(
@@ -63,7 +63,7 @@ class PoolGrantApi(ProjectApi):
 
         What the project runs on the pool's machines is drained. Repeating the request changes nothing.
         """
-        self.access.check(Operation.SHARE_EDIT)
+        project = share_project_get(access=self.access, slug=slug)
         reason = request.query_params.get("reason", "")
-        pool_revoke(pool=pool, slug=slug, reason=reason, author=self.access.author)
+        pool_revoke(pool=pool, project=project, reason=reason, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

@@ -51,9 +51,8 @@ def pool_list(*, access: Access) -> list[Pool]:
 
 
 @transaction.atomic
-def pool_grant(*, pool: str, slug: str, reason: str, author: str) -> None:
-    """Let a project use a pool. Raises ApplicationError (404) if no machine is in it, or without such a project."""
-    project = _project(slug)
+def pool_grant(*, pool: str, project: Project, reason: str, author: str) -> None:
+    """Let a project use a pool. Raises ApplicationError (404) if no machine is in it."""
     if pool != OPEN_POOL and not Machine.objects.filter(pool=pool).exists():
         raise not_found("machine in the pool", pool)
     _, is_new = PoolGrant.objects.get_or_create(pool=pool, project=project)
@@ -62,9 +61,8 @@ def pool_grant(*, pool: str, slug: str, reason: str, author: str) -> None:
 
 
 @transaction.atomic
-def pool_revoke(*, pool: str, slug: str, reason: str, author: str) -> None:
-    """End a grant. What the project runs on the pool's machines is drained. Raises ApplicationError (404)."""
-    project = _project(slug)
+def pool_revoke(*, pool: str, project: Project, reason: str, author: str) -> None:
+    """End a grant. What the project runs on the pool's machines is drained."""
     num_gone, _ = PoolGrant.objects.filter(pool=pool, project=project).delete()
     if num_gone:
         grant_record(kind="pool.revoked", pool=pool, project=project, reason=reason, author=author)
@@ -82,10 +80,3 @@ def grant_record(*, kind: str, pool: str, project: Project, reason: str, author:
         data={"pool": pool},
     )
     scheduler_notify(reason=f"{kind}: {pool} and project {project.slug}")
-
-
-def _project(slug: str) -> Project:
-    project = Project.objects.filter(slug=slug).first()
-    if project is None:
-        raise not_found("project", slug)
-    return project

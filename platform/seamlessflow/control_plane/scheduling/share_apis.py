@@ -8,11 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.shares import SHARE_FIELDS, project_share_edit
+from seamlessflow.control_plane.accounts.shares import SHARE_FIELDS, project_share_edit, share_project_get
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.scheduling.project_shares import project_shares, share_projects
-from seamlessflow.core.access.operations import Operation
 
 
 class ShareOutput(serializers.Serializer):
@@ -81,11 +80,11 @@ class ShareEditApi(ProjectApi):
         The next scheduling cycle follows it: a project beyond its new quota gives machines up. An edit that changes
         nothing records nothing.
         """
-        self.access.check(Operation.SHARE_EDIT)
+        project = share_project_get(access=self.access, slug=slug)
         body = body_read(request, ShareEditInput)
         changes = {field: body[field] for field in SHARE_FIELDS if field in body}
         project = project_share_edit(
-            slug=slug, changes=changes, reason=body["reason"], author=self.access.author
+            project=project, changes=changes, reason=body["reason"], author=self.access.author
         )
         (share,) = project_shares([project])
         return Response(ShareOutput(share).data)

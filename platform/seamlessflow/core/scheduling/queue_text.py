@@ -17,7 +17,7 @@ def lack_sentence(entry: QueueEntry) -> str:
     """Say in one sentence why the job is in the queue."""
     match entry.lack:
         case Lack.FLOOR:
-            return "It waits for the machines that it needs to work at all."
+            return "It begins as soon as it has a machine for everything that it needs."
         case Lack.QUOTA:
             return (
                 f"Its project may hold {entry.job.project_quota} machines, and needs them all for other jobs."
@@ -30,7 +30,10 @@ def lack_sentence(entry: QueueEntry) -> str:
 
 def shortage_sentence(shortage: Shortage) -> str:
     num, tags = shortage.num_machines, ", ".join(shortage.tags)
-    what = f"{num} {'machine' if num == 1 else 'machines'} to {_NEEDS[shortage.role]}, with the tags {tags}"
+    what = (
+        f"{num} {'machine' if num == 1 else 'machines'} to {_NEEDS[shortage.role]}, "
+        f"with the {'tag' if len(shortage.tags) == 1 else 'tags'} {tags}"
+    )
     if shortage.num_fitting == 0:
         return f"It lacks {what}: no usable machine has them."
     if shortage.num_fitting < num:

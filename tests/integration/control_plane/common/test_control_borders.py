@@ -39,7 +39,7 @@ from tests.fixtures.control_plane import (
     worker_post,
 )
 
-METHODS = ("GET", "POST", "PATCH", "DELETE")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # The description of the API contains nobody's data.
 PUBLIC = {"schema", "schema/ui"}
 ARGUMENT = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -88,6 +88,7 @@ def world(cast: Cast) -> dict[str, str]:
         "version": "0",
         "table": "no.such.table",
         "slug": cast.owner.project.slug,
+        "pool": "private",
         "username": cast.member.user.username,
     }
 

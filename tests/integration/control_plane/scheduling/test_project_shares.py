@@ -47,7 +47,8 @@ def test_a_share_is_edited_by_operators_and_each_edit_leaves_an_event(cast: Cast
         return person.call("PATCH", f"shares/{slug}", {"reason": "a deadline"} | body)
 
     full_fleet(cast)
-    assert edit(cast.owner, weight=3.0).status_code == 403, "an owner's token of a project"
+    assert edit(cast.owner, slug="default", weight=3.0).status_code == 403, "an owner's token of a project"
+    assert edit(cast.owner, weight=3.0).status_code == 404, "a project that the owner cannot see"
     assert edit(cast.outsider, weight=3.0).status_code == 403
     assert edit(cast.operator, weight=0).status_code == 400
     assert edit(cast.operator, slug="nowhere", weight=3.0).status_code == 404

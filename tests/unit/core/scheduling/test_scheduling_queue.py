@@ -74,8 +74,8 @@ def test_a_job_without_a_machine_to_train_is_told_who_holds_it_until_when_and_wh
     """Two machines, of which one may train: the second job has no engine beside the first one's."""
     machines = (machine("m1", *BOTH, job=A), machine("m2", "train"))
     assert said(Snapshot(machines, (ALPHA, BETA)), BETA) == [
-        "It waits for the machines that it needs to work at all.",
-        "It lacks 1 machine to roll out, with the tags rollout.",
+        "It begins as soon as it has a machine for everything that it needs.",
+        "It lacks 1 machine to roll out, with the tag rollout.",
         'm1 works for the job "alpha" until its quantum ends in 6 min; it then gives way right after it publishes.',
         "Give m2 the tag rollout: the job would begin at once, and no other job stops for it.",
         "Wait: its turn comes in 6 min at the earliest and in 11 min at the latest.",
@@ -103,7 +103,7 @@ def test_no_offer_is_made_that_would_not_help() -> None:
 def test_a_job_that_no_machine_fits_is_told_so_and_is_not_told_to_wait() -> None:
     snapshot = Snapshot((machine("m1", "train"), machine("m2", "agent")), (BETA,))
     lines = said(snapshot, BETA)
-    assert lines[1] == "It lacks 1 machine to roll out, with the tags rollout: no usable machine has them."
+    assert lines[1] == "It lacks 1 machine to roll out, with the tag rollout: no usable machine has them."
     assert not any(line.startswith("Wait") for line in lines)
     assert "Give m1 the tag rollout: the job would begin at once, and no other job stops for it." in lines
 

@@ -20,6 +20,7 @@ PATH_PARAMETERS = {
     "phase_id": "Identifier of the phase, `pha_…`.",
     "session_id": "Identifier of the session, `ses_…`.",
     "slug": "Slug of the project.",
+    "pool": "Name of the pool.",
     "table": "`sessions.parquet` or `nodes.parquet`.",
     "token_id": "Identifier of the token, `tok_…`.",
     "username": "User name of the member.",
