@@ -22,7 +22,7 @@ from seamlessflow.core.admission.pace import JobPace
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 
 # Above this share of idle time of the trainer, rollout is the bottleneck.
-FULL_IDLE_SHARE = 0.2
+FULL_IDLE_SHARE = 0.1
 NUM_DEVIATIONS = 2.0  # of the number of groups that are not ready in time
 SOJOURN_MARGIN = 1.1  # groups are taken to last this much longer than they did
 

@@ -47,7 +47,7 @@ def test_steps_that_become_shorter_need_more_groups_at_once() -> None:
 
 
 def test_a_trainer_that_waits_brings_the_limit_up_to_the_bound() -> None:
-    needed = [num_groups_needed(JOB, pace(0.5, idle_share=share)) for share in (0.0, 0.05, 0.1, 0.2, 0.9)]
+    needed = [num_groups_needed(JOB, pace(0.5, idle_share=share)) for share in (0.0, 0.025, 0.05, 0.1, 0.9)]
     assert needed == [32, 40, 48, 64, 64]
 
 
@@ -128,6 +128,12 @@ def test_waits_are_averaged_and_steps_are_medians() -> None:
         ),
         pytest.param(
             SimulatedJob(answer_s=0.2, spread=0.9, num_slots=8, step_s=2.0), 1.5, id="rollout is the bottleneck"
+        ),
+        pytest.param(
+            SimulatedJob(
+                answer_s=0.07, spread=0.5, num_slots=512, slows_at=4, step_s=2.0, groups_per_batch=8, num_updates=80
+            ),
+            1.8, id="engines that slow down with the number of answers",
         ),
     ],
 )  # fmt: skip
