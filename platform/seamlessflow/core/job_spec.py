@@ -137,6 +137,10 @@ class TrainSection(SpecSection):
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """Number of updates over which the learning rate rises linearly to its value; it then stays
     constant."""
+    continue_from: Annotated[str, Field(max_length=64)] | None = None
+    """A job of the same project, which has ended or is paused, to continue from its newest checkpoint (`job_01h…`),
+    with the state of its optimizer. The model, its number format, the adapter and the number of training processes
+    must be the same. Updates are counted anew. If left out, training begins with the initial model."""
     lora: LoraSection | None = None
     """Train an adapter and publish only the adapter. If left out, every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1

@@ -121,7 +121,7 @@ class Trainer:
             return
         folder, progress = newest
         self._durable_batch = progress.batch_number
-        if progress.batch_number <= self._progress.batch_number:
+        if progress.version <= self._progress.version:
             return
         await self._off_loop(lambda: checkpoint_load(folder, self._engine))
         self._progress, self._checkpoint_uri = progress, folder.as_uri()

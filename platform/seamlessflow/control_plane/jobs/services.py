@@ -23,6 +23,7 @@ from seamlessflow.control_plane.common.errors import (
 from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
@@ -107,6 +108,7 @@ def job_submit(
         stages_check(spec.algorithm.stages, facts)
         num_tasks = facts.num_tasks
     held_out_path = _held_out_tasks(spec, project)
+    origin = origin_resolve(spec=spec, project_id=project.id, model_path=model_path)
     digest = tokenizer_digest(model_path)
     sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
     job = Job(
@@ -122,13 +124,15 @@ def job_submit(
         tokenizer_sha256=digest,
         submission_key=key,
     )
-    with transaction.atomic():
+    with files_unless_refused(job, origin), transaction.atomic():
         named = (spec.model.source, spec.environment.tasks, spec.evaluation.tasks)
         references_hold(references=named, project_id=project.id)
         job.save(force_insert=True)
         if spec.data.is_offline:
             _dataset_take(job, spec, sources)
         PolicyVersion.objects.create(project=project, job=job, version=0, uri=model_path.as_uri())
+        if origin is not None:
+            origin_take(job, origin)
         event_record(
             kind="job.state",
             subject_type=SubjectType.JOB,

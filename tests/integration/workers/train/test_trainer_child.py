@@ -1,5 +1,6 @@
 """The trainer process from outside: phases, crashes, fences. Real DeepSpeed; gateway and control plane stand in."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -8,14 +9,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load
 
+from seamlessflow.control_plane.jobs.continued_files import checkpoint_take, version_take
+from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromChild, Ready, Renew
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from seamlessflow_workers.weights.manifest import (
+    MANIFEST_NAME,
+    manifest_digest,
+    manifest_read,
+    versions_folder,
+)
 from seamlessflow_workers.weights.transports.file.receiving import verified_shards
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
@@ -24,6 +33,7 @@ from tests.fixtures.trainer_harness import (
     PublicationLost,
     TrainerProcess,
     folder_with,
+    make_batch,
     make_spec,
 )
 
@@ -303,6 +313,44 @@ def test_trainer_that_was_overtaken_by_another_machine_catches_up(
     # The second begins with nothing in memory; the first skips to the checkpoint behind batch 4.
     assert [lease.number for lease in planes.leases] == [1, 2, 3, 1, 2, 3, 4, 5, 6, 5, 6]
     assert weights_digests(folder, NUM_UPDATES) == weights_digests(finished.folder, NUM_UPDATES)
+
+
+def test_a_job_that_continues_another_goes_on_with_its_optimizer(
+    folder: Path, planes: Planes, finished: FinishedRun
+) -> None:
+    """Its first batches are the other one's fifth and sixth: the weights must be the same, bit for bit."""
+    job = folder / "artifacts" / str(JOB)
+    job.mkdir(parents=True)
+    older = finished.folder / "artifacts" / str(JOB)
+    weights, digest = version_take(older / "versions" / str(CHECKPOINT_EVERY), job, job_id=str(JOB))
+    checkpoint_take(older / "checkpoints" / f"batch-{CHECKPOINT_EVERY}", job)
+    assert manifest_digest((weights / MANIFEST_NAME).read_bytes()) == digest
+    assert manifest_read(weights).version == 1
+    spec = make_spec(num_updates=2, checkpoint_every_updates=CHECKPOINT_EVERY)
+    planes.publications[1] = finished.planes.publications[CHECKPOINT_EVERY]
+    planes.num_updates = 3  # versions
+    planes.change = lambda batch: numbered(make_batch(batch.header.number + CHECKPOINT_EVERY), batch)
+
+    trainer = TrainerProcess(folder, planes, spec)
+    trainer.receive_until(Ready)
+    trainer.begin(1)
+    trainer.receive_until(Ended)
+    trainer.kill()
+
+    made = [planes.publications[version] for version in (2, 3)]
+    assert [(one.batch_number, one.optimizer_step) for one in made] == [(1, 5), (2, 6)]
+    assert planes.conflicts == []
+    for own, others in ((2, 5), (3, 6)):
+        assert weights_digests(folder, own) == weights_digests(finished.folder, others)
+    assert weights_digests(folder, 1) != weights_digests(folder, 2)
+
+
+def numbered(batch: Batch, like: Batch) -> Batch:
+    """Return a batch under another number, as if the versions before it had sampled it."""
+    by = batch.header.number - 1 - like.header.number  # the job began with a version of its own
+    header = msgspec.structs.replace(batch.header, number=like.header.number)
+    versions = np.where(batch.versions >= 0, batch.versions - by, batch.versions)
+    return dataclasses.replace(batch, header=header, versions=versions.astype(np.int32))
 
 
 def test_trainer_ends_with_its_control_socket(folder: Path, planes: Planes) -> None:

@@ -1,0 +1,126 @@
+"""Lets a new job continue an older one of its project from the newest checkpoint, optimizer included.
+
+Takes a spec that names the older job (`train.continue_from`). The new job begins with a version 1 and a checkpoint
+before its first batch, whose files are its own; so engines serve what was learned from the first turn on.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.jobs.continued_files import (
+    VERSION,
+    checkpoint_take,
+    checkpoints_find,
+    version_take,
+)
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
+from seamlessflow.core.types.ids import IdKind, parse_id
+
+FIELD = "train.continue_from"
+# A checkpoint holds what these say: a trainer with other values could not read it, or would read it as another model.
+_SAME = ("model.dtype", "train.lora", "train.zero_stage", "train.num_ranks", "train.num_machines")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a job begins: the version of the older one that its newest whole checkpoint holds."""
+
+    version: PolicyVersion
+    weights: Path
+    checkpoint: Path
+
+
+def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: Path) -> Origin | None:
+    """Return what the spec wants to continue; None if it begins anew. Raises ApplicationError naming the field."""
+    if spec.train.continue_from is None:
+        return None
+    try:
+        job_id = parse_id(IdKind.JOB, spec.train.continue_from)
+    except ValueError as error:
+        raise field_error(FIELD, str(error)) from error
+    job = Job.objects.filter(id=job_id, project_id=project_id, deleted_at=None).first()
+    if job is None:
+        raise field_error(FIELD, f"there is no job {spec.train.continue_from} in this project")
+    if JobState(job.state) not in {*TERMINAL_JOB_STATES, JobState.PAUSED}:
+        raise field_error(FIELD, f"the job is {job.state}; accepted: a job that has ended or is paused")
+    if Path(job.model_path) != model_path:
+        raise field_error(
+            "model.source", "is another model than that of the job to continue; name the same one"
+        )
+    for field in _SAME:
+        old, new = _value(job.resolved_spec, field), _value(spec, field)
+        if old != new:
+            raise field_error(
+                field, f"{new!r} differs from {old!r} of the job to continue; accepted: the same"
+            )
+    return _newest(job)
+
+
+def _value(spec: JobSpec, field: str) -> Any:
+    section, name = field.split(".")
+    return getattr(getattr(spec, section), name)
+
+
+def _newest(job: Job) -> Origin:
+    kept = {row.version: row for row in PolicyVersion.objects.filter(job=job, deleted_at=None, version__gt=0)}
+    for checkpoint, number in checkpoints_find(_folder(job)):
+        version = kept.get(number)
+        weights = Path(unquote(urlsplit(version.uri).path)) if version is not None else None
+        if version is not None and weights is not None and weights.is_dir():
+            return Origin(version, weights, checkpoint)
+    raise field_error(
+        FIELD, "the job has no checkpoint with its weights: it wrote none, or they were deleted"
+    )
+
+
+@contextmanager
+def files_unless_refused(job: Job, origin: Origin | None) -> Iterator[None]:
+    """Remove the new job's files again if the block raises, because then there is no such job."""
+    try:
+        yield
+    except BaseException:
+        if origin is not None:
+            shutil.rmtree(_folder(job), ignore_errors=True)
+        raise
+
+
+def origin_take(job: Job, origin: Origin) -> None:
+    """Make the origin the first version of the new job. Raises ApplicationError (409) if it is deleted meanwhile."""
+    folder, old = _folder(job), origin.version
+    try:
+        checkpoint = checkpoint_take(origin.checkpoint, folder)
+        weights, digest = version_take(origin.weights, folder, job_id=str(job.id))
+    except FileNotFoundError as error:
+        raise conflict(f"{FIELD}: the checkpoint was deleted in the meantime") from error
+    except OSError as error:
+        raise ApplicationError(f"{FIELD}: the checkpoint cannot be taken over: {error.strerror}") from error
+    PolicyVersion.objects.create(
+        project_id=job.project_id,
+        job=job,
+        version=VERSION,
+        parent_version=0,
+        optimizer_step=old.optimizer_step,
+        uri=weights.as_uri(),
+        manifest_sha256=digest,
+        num_bytes=old.num_bytes,
+        checkpoint_uri=checkpoint.as_uri(),
+    )
+    job.latest_version = VERSION
+    job.save(update_fields=["latest_version"])
+
+
+def _folder(job: Job) -> Path:
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    return root / str(job.id)
