@@ -83,10 +83,17 @@ class FakeControlPlane:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def reside(self, role: Role, *, weights: WeightsReference | None = None, **spec: Any) -> None:
+    def reside(
+        self,
+        role: Role,
+        *,
+        weights: WeightsReference | None = None,
+        job_id: UUID | None = None,
+        **spec: Any,
+    ) -> None:
         self.warm_processes.append(
             WarmProcess(
-                job_id=self.job_id,
+                job_id=job_id or self.job_id,
                 project_id=self.project_id,
                 role=role,
                 spec={**job_spec(), **spec},
@@ -98,13 +105,15 @@ class FakeControlPlane:
             )
         )
 
-    def order(self, role: Role, *, weights: WeightsReference | None = None) -> PhaseOrder:
+    def order(
+        self, role: Role, *, weights: WeightsReference | None = None, job_id: UUID | None = None
+    ) -> PhaseOrder:
         self._fence += 1
         order = PhaseOrder(
             phase_id=uuid4(),
             fence=self._fence,
             role=role,
-            job_id=self.job_id,
+            job_id=job_id or self.job_id,
             project_id=self.project_id,
             is_draining=False,
             credential="sfp_none",

@@ -26,8 +26,19 @@ from seamlessflow.cli.local.state import find_home
     help="File with the machine's token. Default: a token obtained by joining.",
 )
 @click.option("--cores", default=None, help="Cores for its child processes, e.g. 0 or 0,1. Default: all.")
+@click.option(
+    "--agent-slots",
+    type=click.IntRange(1, 64),
+    default=None,
+    help="For how many jobs it runs agents at the same time, if it has the tag agent. Default: 4.",
+)
 def worker(
-    name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
+    name: str,
+    tags: str,
+    control_plane_url: str | None,
+    token_file: Path | None,
+    cores: str | None,
+    agent_slots: int | None,
 ) -> None:
     """Run this host (or a slice of it) as a machine, in the foreground.
 
@@ -44,6 +55,7 @@ def worker(
     command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name]
     command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
     command += ["--cores", cores] if cores else []
+    command += ["--agent-slots", str(agent_slots)] if agent_slots is not None else []
     environ = {key: value for key, value in os.environ.items() if key != JOIN_TOKEN_VARIABLE}
     os.execve(sys.executable, command, environ)  # noqa: S606 - the supervisor takes this process over, signals included
 

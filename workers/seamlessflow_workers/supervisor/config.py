@@ -23,6 +23,9 @@ DEVICES = tuple(DEVICE_ENVIRONMENT)
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
+DEFAULT_AGENT_SLOTS = 4
+MAX_AGENT_SLOTS = 64
+
 log = logging.getLogger(__name__)
 
 
@@ -38,6 +41,8 @@ class SupervisorConfig(ChildSettings):
     token: str
     home: Path
     broker_url: str | None
+    # For how many jobs it runs agents at once, beside what else it does.
+    agent_slots: int = DEFAULT_AGENT_SLOTS
     # Whether to keep a process that has done the children's imports and forks them.
     has_fork_server: bool = True
 
@@ -53,6 +58,8 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         )
     if options.device not in (None, *DEVICES):  # argparse checks only flags
         raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(DEVICES)}")
+    if not 1 <= options.agent_slots <= MAX_AGENT_SLOTS:
+        raise InvalidSetting(f"--agent-slots {options.agent_slots} must be from 1 to {MAX_AGENT_SLOTS}")
     device = options.device or default_device()
     embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
     vllm = options.engine_python or vllm_python(environment)
@@ -67,6 +74,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         has_fork_server=options.fork_server,
+        agent_slots=options.agent_slots,
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -102,6 +110,12 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
         help="name or address of this machine for gateways and other machines; default: the address where it listens, "
         "or its host name if that stands for all interfaces",
+    )
+    parser.add_argument(
+        "--agent-slots",
+        type=int,
+        default=DEFAULT_AGENT_SLOTS,
+        help="for how many jobs it runs agents at the same time, if it has the tag agent; default: %(default)s",
     )
     parser.add_argument(
         "--engine-python",

@@ -41,10 +41,13 @@ from seamlessflow_workers.supervisor.reconcile import (
     BeginPhase,
     DrainPhase,
     ForgetPhase,
+    Place,
     RefreshPhase,
     RefusePhase,
     StartChild,
     StopChild,
+    key_of,
+    place_of,
     reconcile,
 )
 
@@ -63,7 +66,9 @@ class Machine:
             listen_host=config.listen_host, advertised_host=config.advertised_host
         )
         self._capabilities = msgspec.structs.replace(
-            machine_capabilities(config.cores, config.engines), rendezvous=self._rendezvous.address
+            machine_capabilities(config.cores, config.engines),
+            rendezvous=self._rendezvous.address,
+            agent_slots=config.agent_slots,
         )
         self._session = session
         self._boot_id = uuid.uuid4()
@@ -72,9 +77,10 @@ class Machine:
         self.children: dict[ChildKey, WarmChild] = {}
         self._child_tasks: set[asyncio.Task[None]] = set()
         self._num_failures: dict[ChildKey, int] = {}
-        self._highest_fence = 0
+        self._fences: dict[Place, int] = {}  # the highest that began, by place
         self._previous_role: Role | None = None
-        self._observed: tuple[RunningPhase | None, int] = (None, 0)  # the live phase, its requests in flight
+        # The live phase that rolls out or trains, and its requests in flight.
+        self._observed: tuple[RunningPhase | None, int] = (None, 0)
         self._is_reconciling = False
         self._is_stopping = False
         idle = Reading(LedgerState.IDLE, IdleCause.NO_JOB)
@@ -144,16 +150,23 @@ class Machine:
         self._is_reconciling = False
         if self._reply is None or self._is_stopping:
             return
+        self._fences_prune(self._reply)
         actions = reconcile(
             orders=self._reply.orders,
             warm_processes=self._reply.warm_processes,
             phases=[phase.known() for phase in self._phases.values()],
             children=[child.known() for child in self.children.values() if not child.is_leaving],
-            highest_fence=self._highest_fence,
+            fences=self._fences,
         )
         for action in actions:
             self._act(action)
         self._observe()
+
+    def _fences_prune(self, reply: HeartbeatReply) -> None:
+        """Forget the fences of jobs that neither an order nor a phase names: jobs come and go."""
+        named = {order.job_id for order in reply.orders}
+        named |= {phase.key.job_id for phase in self._phases.values()}
+        self._fences = {place: fence for place, fence in self._fences.items() if place in named | {None}}
 
     def _act(self, action: Action) -> None:
         match action:
@@ -175,7 +188,7 @@ class Machine:
                 self.children[key].stop()
 
     def _begin(self, order: PhaseOrder) -> None:
-        self._highest_fence = order.fence
+        self._fences[place_of(key_of(order))] = order.fence
         phase = self._add_phase(order)
         warm_process = self._warm_process_of(order)
         if warm_process is None:
@@ -240,11 +253,15 @@ class Machine:
             asyncio.get_running_loop().call_soon(self._reconcile)
 
     def _observe(self) -> None:
-        phase = next((phase for phase in self._phases.values() if not phase.is_over), None)
-        if phase is not None and phase.state is PhaseState.ACTIVE:
-            self._previous_role = phase.order.role
+        live = [phase for phase in self._phases.values() if not phase.is_over]
+        phase = next((one for one in live if one.order.role is not Role.AGENT), None)
+        agents = [one for one in live if one.order.role is Role.AGENT]
+        for one in agents if phase is None else (phase,):
+            if one.state is PhaseState.ACTIVE:
+                self._previous_role = one.order.role
         view = MachineView(
             phase=phase.view() if phase else None,
+            agents=tuple(one.view() for one in agents),
             previous_role=self._previous_role,
             is_loading=any(child.is_loading for child in self.children.values()),
             warm_jobs=frozenset(r.job_id for r in self._reply.warm_processes) if self._reply else frozenset(),

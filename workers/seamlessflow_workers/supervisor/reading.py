@@ -1,10 +1,13 @@
 """Decides which ledger state a machine is in when several things happen at once.
 
-It takes a view of the live phase, the children and the control plane's last answer, and returns one reading. The order
-of precedence is: draining, switching or starting, what the active phase does, then why nothing runs.
+It takes a view of the live phases, the children and the control plane's last answer, and returns one reading. A phase
+that rolls out or trains decides alone, because agents beside it use none of the machine's devices; the order of
+precedence is: draining, switching or starting, what the active phase does. Without one, it is what most matters of what
+agents do; the reading names no job if agents of several jobs do it. Then comes why nothing runs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -18,20 +21,36 @@ _DEFAULT_CAUSE = {
     Role.TRAIN: IdleCause.NO_BATCH,
     Role.AGENT: IdleCause.NO_GROUPS,
 }
+# Of several agent phases, one that works says what the machine does, else the first of these.
+_LESS_THAN_WORK = (LedgerState.DRAINING, LedgerState.STARTING, LedgerState.IDLE)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    phase: PhaseView | None
+    phase: PhaseView | None  # the live phase that rolls out or trains
     previous_role: Role | None  # of the last phase that was active here
     is_loading: bool  # a child is being started
     warm_jobs: frozenset[UUID]
     is_cordoned: bool
+    agents: tuple[PhaseView, ...] = ()  # the live agent phases
     awaits_gang_of: UUID | None = None  # the job for which it is kept free until other machines are free too
 
 
 def machine_reading(view: MachineView) -> Reading:
-    return _phase_reading(view.phase, view.previous_role) if view.phase else _vacant_reading(view)
+    if view.phase is not None:
+        return _phase_reading(view.phase, view.previous_role)
+    return _agents_reading(view.agents) if view.agents else _vacant_reading(view)
+
+
+def _agents_reading(agents: Sequence[PhaseView]) -> Reading:
+    readings = [_phase_reading(phase, Role.AGENT) for phase in agents]
+    said = min(readings, key=_rank)
+    jobs = {reading.job_id for reading in readings if reading.state is said.state}
+    return said if len(jobs) == 1 else replace(said, job_id=None)
+
+
+def _rank(reading: Reading) -> int:
+    return 1 + _LESS_THAN_WORK.index(reading.state) if reading.state in _LESS_THAN_WORK else 0
 
 
 def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:

@@ -2,17 +2,22 @@
 
 It takes the orders and warm processes of the last answer and what is known here about phases and children. It returns a
 list of actions; the same input gives the same list, which is empty if there is nothing to do.
-Invariants: at most one phase is live; an ended phase is reported until the orders no longer name it; an order starts
-only if its fence is above every fence begun before.
+Invariants: at most one live phase rolls out or trains, and a job has at most one live agent phase; an ended phase is
+reported until the orders no longer name it; an order starts only if its fence is above every fence begun before in its
+place. A place is the machine for phases that roll out or train, and the job for agents: those of different jobs do not
+wait for each other.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
+from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, KnownPhase
+
+Place = UUID | None  # whose agents; None: the phase that rolls out or trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +77,43 @@ def reconcile(
     warm_processes: Sequence[WarmProcess],
     phases: Collection[KnownPhase],
     children: Collection[KnownChild],
-    highest_fence: int,
+    fences: Mapping[Place, int],
 ) -> list[Action]:
-    newest = _newest_order(orders, phases, highest_fence)
+    """`fences`: the highest fence that began in each place."""
+    newest = _newest_orders(orders, phases, fences)
     actions = _on_known_phases(orders, phases, newest)
     actions += _on_strange_orders(orders, phases)
-    is_vacant = all(phase.is_over for phase in phases)
-    if newest is not None and is_vacant:
-        actions.append(BeginPhase(newest))
+    taken = {place_of(phase.key) for phase in phases if not phase.is_over}
+    beginning = [order for place, order in newest.items() if place not in taken]
+    actions += [BeginPhase(order) for order in beginning]
     needed = {phase.key for phase in phases if not phase.is_over}
-    if newest is not None:
-        needed.add(ChildKey(newest.job_id, newest.role))
-    return actions + _on_children(warm_processes, children, needed, may_start=newest is None or not is_vacant)
+    needed |= {key_of(order) for order in newest.values()}
+    return actions + _on_children(warm_processes, children, needed, may_start=not beginning)
 
 
-def _newest_order(
-    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], highest_fence: int
-) -> PhaseOrder | None:
+def key_of(order: PhaseOrder) -> ChildKey:
+    return ChildKey(order.job_id, order.role)
+
+
+def place_of(key: ChildKey) -> Place:
+    return key.job_id if key.role is Role.AGENT else None
+
+
+def _newest_orders(
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], fences: Mapping[Place, int]
+) -> dict[Place, PhaseOrder]:
+    """Return the newest order of each place that has not begun, by rising fences."""
     known = {phase.phase_id for phase in phases}
-    fresh = [
-        order
-        for order in orders
-        if order.fence > highest_fence and order.phase_id not in known and not order.is_draining
-    ]
-    return max(fresh, key=lambda order: order.fence, default=None)
+    newest: dict[Place, PhaseOrder] = {}
+    for order in sorted(orders, key=lambda order: order.fence):
+        place = place_of(key_of(order))
+        if order.fence > fences.get(place, 0) and order.phase_id not in known and not order.is_draining:
+            newest[place] = order
+    return newest
 
 
 def _on_known_phases(
-    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], newest: PhaseOrder | None
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], newest: Mapping[Place, PhaseOrder]
 ) -> list[Action]:
     by_id = {order.phase_id: order for order in orders}
     actions: list[Action] = []
@@ -109,7 +123,8 @@ def _on_known_phases(
             actions += _on_unordered(phase)
         elif order.fence == phase.fence and not phase.is_over:
             actions.append(RefreshPhase(order))
-            is_superseded = newest is not None and newest.fence > phase.fence
+            follower = newest.get(place_of(phase.key))
+            is_superseded = follower is not None and follower.fence > phase.fence
             if (order.is_draining or is_superseded) and phase.state is not PhaseState.DRAINING:
                 actions.append(DrainPhase(phase.phase_id))
     return actions

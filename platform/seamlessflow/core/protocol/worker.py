@@ -87,6 +87,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     engine_kinds: list[str] = []
     engine_problems: dict[str, str] = {}  # why each missing kind cannot run here, in one clause
     software: dict[str, str] = {}
+    agent_slots: int | None = (
+        None  # agent phases that run at once, beside others; None: one phase runs at a time
+    )
     rendezvous: str = ""  # host:port where trainers of other machines connect to this one; "" if they cannot
 
 

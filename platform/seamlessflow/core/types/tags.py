@@ -19,6 +19,8 @@ class Role(StrEnum):
 
 
 ROLE_TAGS = frozenset(role.value for role in Role)
+# A machine has at most one phase of these roles at a time; agents may run beside it.
+EXCLUSIVE_ROLES = frozenset({Role.ROLLOUT, Role.TRAIN})
 
 
 class InvalidTag(ValueError):

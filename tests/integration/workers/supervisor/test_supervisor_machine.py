@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import aiohttp
 import pytest
@@ -24,6 +24,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases import controlled
 from seamlessflow_workers.phases.rollout import local_folder
+from seamlessflow_workers.phases.running import ChildKey
 from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
@@ -560,3 +561,34 @@ async def test_a_child_that_stops_while_it_loads_is_killed_and_its_phase_fails_a
     done, _ = await asyncio.wait({failing}, timeout=20.0)
     assert done, "the supervisor waits for a child that never loads"
     assert "the trainer stalled: it did not load within 2 s" in failing.result().reason
+
+
+async def test_agents_of_two_jobs_run_beside_an_engine_and_end_by_themselves(stage: Stage) -> None:
+    """A runner that is killed and one that is drained touch neither each other nor the engine."""
+    plane, other = stage.plane, uuid4()
+    plane.tags = ["rollout", "agent"]
+    plane.reside(Role.ROLLOUT)
+    for job_id in (plane.job_id, other):
+        plane.reside(Role.AGENT, job_id=job_id)
+    engine, ours = plane.order(Role.ROLLOUT), plane.order(Role.AGENT)
+    theirs = plane.order(Role.AGENT, job_id=other)
+    for order in (engine, ours, theirs):
+        await plane.until_state(order, PhaseState.ACTIVE)
+    assert plane.heartbeats[0].capabilities is not None
+    assert plane.heartbeats[0].capabilities.agent_slots == 4
+    runner = stage.machine.children[ChildKey(other, Role.AGENT)].pid
+    before = {role: stage.pid(role) for role in (Role.ROLLOUT, Role.AGENT)}
+    assert runner is not None
+
+    os.kill(runner, signal.SIGKILL)
+
+    failed = await plane.until_state(theirs, PhaseState.FAILED)
+    assert "was killed by SIGKILL" in failed.reason
+    again = plane.order(Role.AGENT, job_id=other)
+    await plane.until_state(again, PhaseState.ACTIVE)
+    assert {role: stage.pid(role) for role in before} == before
+    plane.change(ours, is_draining=True)
+    await plane.until_state(ours, PhaseState.ENDED)
+    assert [plane.last(order).state for order in (engine, again)] == [PhaseState.ACTIVE] * 2
+    states = {report.state for order in (engine, ours) for report in plane.reports[order.phase_id]}
+    assert PhaseState.FAILED not in states

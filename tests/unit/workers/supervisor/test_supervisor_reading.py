@@ -23,10 +23,11 @@ def view(
     is_loading: bool = False,
     num_jobs: int = 1,
     is_cordoned: bool = False,
+    agents: tuple[PhaseView, ...] = (),
     awaits_gang_of: UUID | None = None,
 ) -> MachineView:
     jobs = frozenset(UUID(int=number) for number in range(1, num_jobs + 1))
-    return MachineView(phase, previous_role, is_loading, jobs, is_cordoned, awaits_gang_of)
+    return MachineView(phase, previous_role, is_loading, jobs, is_cordoned, agents, awaits_gang_of)
 
 
 def rollout(state: PhaseState, **details: object) -> PhaseView:
@@ -76,6 +77,39 @@ CASES: dict[str, tuple[MachineView, LedgerState, IdleCause | None]] = {
 def test_reading(name: str) -> None:
     machine, state, cause = CASES[name]
     assert machine_reading(machine) == Reading(state, cause, JOB if machine.warm_jobs else None)
+
+
+def agents(state: PhaseState = ACTIVE, *, job: UUID = JOB, **details: object) -> PhaseView:
+    return PhaseView(Role.AGENT, state, job, **details)  # type: ignore[arg-type]
+
+
+BUSY = agents(doing=LedgerState.RUNNING_AGENTS)
+OTHERS = agents(doing=LedgerState.RUNNING_AGENTS, job=UUID(int=2))
+
+
+@pytest.mark.parametrize(
+    "machine, expected",
+    [
+        (view(agents=(BUSY,)), Reading(LedgerState.RUNNING_AGENTS, None, JOB)),
+        (view(agents=(agents(), BUSY)), Reading(LedgerState.RUNNING_AGENTS, None, JOB)),
+        (view(agents=(BUSY, OTHERS)), Reading(LedgerState.RUNNING_AGENTS)),
+        (view(agents=(agents(), agents(DRAINING))), Reading(LedgerState.DRAINING, None, JOB)),
+        (view(agents=(agents(),)), Reading(LedgerState.IDLE, IdleCause.NO_GROUPS, JOB)),
+        (
+            view(agents=(agents(STARTING),), previous_role=Role.ROLLOUT),
+            Reading(LedgerState.STARTING, None, JOB),
+        ),
+        (view(rollout(ACTIVE), agents=(OTHERS,)), Reading(LedgerState.IDLE, IdleCause.NO_REQUESTS, JOB)),
+        (
+            view(train(ACTIVE, doing=LedgerState.TRAINING), agents=(BUSY,)),
+            Reading(LedgerState.TRAINING, None, JOB),
+        ),
+    ],
+)
+def test_agents_are_what_a_machine_does_unless_it_rolls_out_or_trains(
+    machine: MachineView, expected: Reading
+) -> None:
+    assert machine_reading(machine) == expected
 
 
 def test_time_between_jobs_belongs_to_none_of_them() -> None:

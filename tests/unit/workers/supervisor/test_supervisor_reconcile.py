@@ -25,12 +25,14 @@ JOB, PROJECT = UUID(int=1), UUID(int=2)
 ROLLOUT, TRAIN = ChildKey(JOB, Role.ROLLOUT), ChildKey(JOB, Role.TRAIN)
 
 
-def order(number: int, fence: int, role: Role = Role.ROLLOUT, *, is_draining: bool = False) -> PhaseOrder:
+def order(
+    number: int, fence: int, role: Role = Role.ROLLOUT, *, job_id: UUID = JOB, is_draining: bool = False
+) -> PhaseOrder:
     return PhaseOrder(
         phase_id=UUID(int=number),
         fence=fence,
         role=role,
-        job_id=JOB,
+        job_id=job_id,
         project_id=PROJECT,
         is_draining=is_draining,
         credential="c",
@@ -132,6 +134,63 @@ def test_reconciliation(name: str) -> None:
         warm_processes=warm_processes,
         phases=phases,
         children=children,
-        highest_fence=highest_fence,
+        fences={None: highest_fence},
     )
     assert actions == expected
+
+
+OTHER = UUID(int=3)
+AGENTS, OTHER_AGENTS = ChildKey(JOB, Role.AGENT), ChildKey(OTHER, Role.AGENT)
+RUNNERS = [warm_process(Role.AGENT), warm_process(Role.AGENT, OTHER)]
+RUNNING = KnownPhase(UUID(int=1), 5, AGENTS, PhaseState.ACTIVE)
+
+
+def of_agents(
+    orders: list[PhaseOrder], phases: list[KnownPhase], fences: dict[UUID | None, int]
+) -> list[Action]:
+    children = [KnownChild(AGENTS, is_loading=False), KnownChild(OTHER_AGENTS, is_loading=False)]
+    return reconcile(
+        orders=orders,
+        warm_processes=[*RUNNERS, ENGINE],
+        phases=phases,
+        children=[*children, IDLE_CHILD],
+        fences=fences,
+    )
+
+
+def test_agents_of_several_jobs_and_an_engine_begin_together() -> None:
+    orders = [order(3, 7), order(1, 5, Role.AGENT), order(2, 6, Role.AGENT, job_id=OTHER)]
+    assert of_agents(orders, [], {}) == [BeginPhase(orders[1]), BeginPhase(orders[2]), BeginPhase(orders[0])]
+
+
+def test_an_engine_waits_for_the_one_before_but_not_for_agents() -> None:
+    """And agents that were leased after it begin before it, without making its order an old one."""
+    engine = phase(4, 4, PhaseState.DRAINING)
+    orders = [
+        order(4, 4, is_draining=True),
+        order(1, 5, Role.AGENT),
+        order(3, 6),
+        order(2, 7, Role.AGENT, job_id=OTHER),
+    ]
+    began = of_agents(orders, [engine, RUNNING], {None: 4, JOB: 5})
+    assert [action for action in began if isinstance(action, BeginPhase)] == [BeginPhase(orders[3])]
+    ended = phase(4, 4, PhaseState.ENDED)
+    others = KnownPhase(UUID(int=2), 7, OTHER_AGENTS, PhaseState.ACTIVE)
+    then = of_agents(orders, [ended, RUNNING, others], {None: 4, JOB: 5, OTHER: 7})
+    assert [action for action in then if isinstance(action, BeginPhase)] == [BeginPhase(orders[2])]
+
+
+def test_agents_that_drain_leave_those_of_another_job_alone() -> None:
+    others = KnownPhase(UUID(int=2), 6, OTHER_AGENTS, PhaseState.ACTIVE)
+    orders = [order(1, 5, Role.AGENT, is_draining=True), order(2, 6, Role.AGENT, job_id=OTHER)]
+    assert of_agents(orders, [RUNNING, others], {JOB: 5, OTHER: 6}) == [
+        RefreshPhase(orders[0]), DrainPhase(UUID(int=1)), RefreshPhase(orders[1]),
+    ]  # fmt: skip
+
+
+def test_new_agents_of_a_job_wait_until_its_old_ones_are_over() -> None:
+    newer = order(2, 6, Role.AGENT)
+    assert of_agents([order(1, 5, Role.AGENT), newer], [RUNNING], {JOB: 5}) == [
+        RefreshPhase(order(1, 5, Role.AGENT)), DrainPhase(UUID(int=1)),
+    ]  # fmt: skip
+    assert of_agents([newer], [], {JOB: 6}) == [], "an old fence changes nothing"
