@@ -94,7 +94,7 @@ class RolloutSection(SpecSection):
     max_tokens_per_turn: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
     """Maximum number of tokens in one answer."""
     max_concurrent_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
-    """Maximum number of sessions that agent runners keep open at once."""
+    """Maximum number of sessions that each machine with the job's agents keeps open at once."""
     max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
     """Maximum number of sequences that one engine decodes at once."""
     run_ahead: RunAhead = RunAhead.AS_NEEDED

@@ -96,6 +96,20 @@ def test_by_leaves_refuses_losses_that_are_not_sums_over_branches(
     job_spec_parse(spec(algorithm=algorithm, train={"objective": "once", **train}))
 
 
+def test_agents_run_on_one_machine_unless_the_spec_allows_more() -> None:
+    calculator = spec()["environment"]
+    alone = job_spec_parse(spec()).environment.num_machines
+    assert (alone.min, alone.max) == (1, 1)
+    more = job_spec_parse(
+        spec(environment=calculator | {"num_machines": {"max": 3}})
+    ).environment.num_machines
+    assert (more.min, more.max) == (1, 3)
+    found = problems(environment=calculator | {"num_machines": {"min": 4, "max": 3}})
+    assert "4 is more than max" in found["environment.num_machines"]
+    unused = problems(environment={"name": "external", "num_machines": {"max": 3}})
+    assert "leave num_machines out" in unused["environment"]
+
+
 def test_external_environment_needs_no_tasks() -> None:
     assert job_spec_parse(spec(environment={"name": "external"})).environment.tasks is None
 

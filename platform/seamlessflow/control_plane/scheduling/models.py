@@ -1,6 +1,7 @@
 """Phases: leases of a machine to a job in one role, each with a fence; and what was judged of machines that fail them.
 
-Invariant, held by an index: at most one live phase owns a machine.
+Invariants, held by indexes: at most one live phase rolls out or trains on a machine, and a job has at most one live
+agent phase there. How many agent phases a machine has is checked under its lock, when one is leased.
 """
 
 from django.db import models
@@ -8,7 +9,10 @@ from django.db import models
 from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
+
+_LIVE = models.Q(state__in=sorted(state.value for state in LIVE_PHASE_STATES))
+_EXCLUSIVE = models.Q(role__in=sorted(role.value for role in EXCLUSIVE_ROLES))
 
 
 class Phase(models.Model):
@@ -83,9 +87,12 @@ class Phase(models.Model):
         ordering = ["-leased_at"]
         constraints = [
             models.UniqueConstraint(
-                fields=["machine"],
-                condition=models.Q(state__in=sorted(s.value for s in LIVE_PHASE_STATES)),
-                name="phase_one_live_per_machine",
+                fields=["machine"], condition=_LIVE & _EXCLUSIVE, name="phase_one_exclusive_live"
+            ),
+            models.UniqueConstraint(
+                fields=["machine", "job"],
+                condition=_LIVE & models.Q(role=Role.AGENT.value),
+                name="phase_one_agents_live",
             ),
             models.UniqueConstraint(fields=["machine", "fence"], name="phase_fence_unique"),
         ]
@@ -102,6 +109,7 @@ class Phase(models.Model):
                 condition=models.Q(failure_cause=FailureCause.WORK.value),
                 name="phase_failed_by_work",
             ),
+            models.Index(fields=["machine", "-fence"], condition=_EXCLUSIVE, name="phase_exclusive_newest"),
         ]
 
     def __str__(self) -> str:

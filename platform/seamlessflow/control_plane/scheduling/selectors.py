@@ -4,16 +4,14 @@ A machine is healthy while its newest heartbeat is younger than its limit by the
 """
 
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, OuterRef, Subquery
 
 from seamlessflow.control_plane.scheduling.judgement_rows import failure_views
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.snapshot import Snapshot
-from seamlessflow.core.types.tags import Role
 
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:
@@ -30,8 +28,3 @@ def live_phases(**only: Any) -> list[Phase]:
         gang_has_ended=Exists(fellows.filter(state=PhaseState.ENDED)),
     )
     return list(live.order_by("id"))
-
-
-def live_phase_conflict(*, job_id: UUID, role: Role) -> Q:
-    """Return the condition for live phases of a job in one role."""
-    return Q(job_id=job_id, role=role.value, state__in=LIVE_PHASE_STATES)

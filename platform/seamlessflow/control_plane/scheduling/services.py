@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
@@ -22,7 +23,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire, job_move
 from seamlessflow.control_plane.scheduling.judgements import machine_admit, machine_quarantine
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.control_plane.scheduling.selectors import live_phase_conflict, live_phases
+from seamlessflow.control_plane.scheduling.selectors import live_phases
 from seamlessflow.control_plane.scheduling.snapshot_views import (
     grants_load,
     job_view,
@@ -49,7 +50,7 @@ from seamlessflow.core.scheduling.decisions import (
 )
 from seamlessflow.core.scheduling.eligibility import lease_rejection
 from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 AUTHOR = "scheduler"
 _log = logging.getLogger(__name__)
@@ -208,8 +209,11 @@ def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gan
 def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
     """Lease the successor that was decided for a phase that has ended. False if there is none or it no longer fits."""
     ended = Phase.objects.filter(id=phase_id, fence=fence, machine_id=machine_id, state=PhaseState.ENDED)
-    # An end is reported until it is answered, so only the machine's newest phase may still get a successor.
-    newest = ended.filter(machine__last_fence=fence).exclude(next_role="")
+    # An end is reported until it is answered, so only the newest phase of its kind may still get a successor.
+    newer = Phase.objects.filter(
+        machine=OuterRef("machine"), fence__gt=OuterRef("fence"), role__in=EXCLUSIVE_ROLES
+    )
+    newest = ended.filter(~Exists(newer)).exclude(next_role="")
     phase = newest.select_related("machine", "job", "next_job").first()
     job = None if phase is None else phase.next_job or phase.job
     if phase is None or job is None or job.published_batch >= job.resolved_spec.train.num_updates:
@@ -254,17 +258,25 @@ def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
     """Say why a lease no longer holds, or None. The rule that decided it judges the rows that are locked now."""
     now = database_now()
     live = [phase_view(phase, now) for phase in live_phases(machine=machine)]
-    judgement = MachineJudgement.objects.filter(machine=machine).first()
-    view = machine_view(machine, live[0] if live else None, now, judgement)
+    view = machine_view(machine, live, now, MachineJudgement.objects.filter(machine=machine).first())
     pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
     wanted = job_view(
         job.id, job.resolved_spec, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
     )
     if (rejection := lease_rejection(view, wanted, role)) is not None:
         return rejection
-    single = role in (Role.TRAIN, Role.AGENT)
-    if single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists():
-        return f"the job already has a live {role} phase"
+    return _surplus_rejection(job, role)
+
+
+def _surplus_rejection(job: Job, role: Role) -> str | None:
+    """Say why the job may not have one more phase of this role. Its row is locked, so that the count holds."""
+    live = Phase.objects.filter(job=job, role=role.value, state__in=LIVE_PHASE_STATES)
+    if role is Role.TRAIN and live.exists():
+        return "the job already has a live train phase"
+    most = job.resolved_spec.environment.num_machines.max
+    # Agents that are leaving take no new groups, so those that follow them begin meanwhile.
+    if role is Role.AGENT and live.exclude(state=PhaseState.DRAINING).count() >= most:
+        return f"the job's agents already run on {most} machines"
     return None
 
 

@@ -7,10 +7,12 @@ models instead (`snapshot_views`); both judge by the same rules.
 
 # ruff: noqa: S608 - statements are put together from constants
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
@@ -22,14 +24,14 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
     next_view,
     reported_fields,
 )
-from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
+from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
-from seamlessflow.core.scheduling.demand import engines_for
+from seamlessflow.core.scheduling.demand import KEPT_SHARE, agents_for, engines_for
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.pools import OPEN_POOL
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 # Different texts of capabilities that are kept parsed. Like machines report like ones.
 MAX_CAPABILITIES = 4096
@@ -60,7 +62,7 @@ _MACHINES = f"""
     FROM cluster_machine m
     LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
     LEFT JOIN scheduling_phase p ON p.machine_id = m.id AND p.state IN ({_quoted(LIVE_PHASE_STATES)})
-    ORDER BY m.name
+    ORDER BY m.name, p.job_id
 """
 _JOBS = f"""
     SELECT j.id, j.state, j.desired, j.latest_version, j.published_batch, j.num_failures, j.pause_reason,
@@ -93,13 +95,18 @@ _JOBS = f"""
             FROM (SELECT * FROM scheduling_phase p WHERE p.job_id = j.id AND p.role = '{Role.TRAIN}'
                   ORDER BY p.leased_at DESC LIMIT 5) t
             JOIN scheduling_phase before ON before.machine_id = t.machine_id AND before.fence = (
-                SELECT max(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence < t.fence)
+                SELECT max(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence < t.fence
+                      AND p.role IN ({_quoted(EXCLUSIVE_ROLES)}))
             JOIN scheduling_phase after ON after.machine_id = t.machine_id AND after.fence = (
-                SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence)
+                SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence
+                      AND p.role IN ({_quoted(EXCLUSIVE_ROLES)}))
             WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
            )::float8,
            j.priority,
-           extract(epoch FROM statement_timestamp() - j.resumed_at)::float8
+           extract(epoch FROM statement_timestamp() - j.resumed_at)::float8,
+           CASE WHEN (j.spec->'environment'->'num_machines'->>'max')::int > 1 THEN (
+               SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
+               WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}') END
     FROM jobs_job j
     JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
@@ -113,8 +120,9 @@ _JOBS = f"""
 
 
 def machine_views() -> tuple[MachineView, ...]:
-    """Return all machines by name, each with its live phase and what was judged of it."""
-    machines = tuple(_machine_view(*row) for row in prepared_rows(_MACHINES))
+    """Return all machines by name, each with its live phases and what was judged of it."""
+    by_machine = itertools.groupby(prepared_rows(_MACHINES), key=itemgetter(0))
+    machines = tuple(_machine_view(list(rows)) for _, rows in by_machine)
     judged = judgements_load()
     if not judged:
         return machines
@@ -131,19 +139,11 @@ def job_views() -> tuple[JobView, ...]:
     )
 
 
-def _machine_view(
-    machine_id: Any,
-    name: str,
-    tags: list[str],
-    pool: str,
-    is_cordoned: bool,
-    is_draining: bool,
-    heard_s: float | None,
-    interval_s: float,
-    capabilities: str | None,
-    num_in_flight: int | None,
-    *phase: Any,
-) -> MachineView:
+def _machine_view(rows: list[tuple[Any, ...]]) -> MachineView:
+    """Return a machine from its rows: one for each live phase, or one without."""
+    machine_id, name, tags, pool, is_cordoned, is_draining, heard_s, interval_s = rows[0][:8]
+    capabilities, num_in_flight = rows[0][8:10]
+    phases = [_phase_view(num_in_flight or 0, *row[10:]) for row in rows if row[10] is not None]
     unheard_s, limit_s = float("inf") if heard_s is None else heard_s, unheard_limit_s(interval_s)
     return MachineView(
         id=machine_id,
@@ -155,7 +155,8 @@ def _machine_view(
         pool=pool,
         unheard_s=unheard_s,
         unheard_limit_s=limit_s,
-        phase=None if phase[0] is None else _phase_view(num_in_flight or 0, *phase),
+        phase=next((phase for phase in phases if phase.role is not Role.AGENT), None),
+        agents=tuple(phase for phase in phases if phase.role is Role.AGENT),
         **_reported(capabilities),
     )
 
@@ -198,6 +199,18 @@ def _reported(capabilities: str | None) -> dict[str, Any]:
     return reported_fields({} if capabilities is None else json.loads(capabilities))
 
 
+def _agents(num_sessions: int, spec: Any) -> dict[str, int]:
+    """Return on how many machines the job's agents could and should be, as its spec allows."""
+    allowed, rollout = spec.environment.num_machines, spec.rollout
+    # A machine leases groups whole, so it is full once it has no room for another one.
+    room = max(1, rollout.max_concurrent_sessions - rollout.group_size + 1)
+    return {
+        "agents_least": allowed.min,
+        "agents_kept": min(agents_for(num_sessions, room * KEPT_SHARE), allowed.max),
+        "agents_wanted": min(max(agents_for(num_sessions, room), allowed.min), allowed.max),
+    }
+
+
 def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     job_id, state, desired, latest_version, published_batch, num_failures, pause_reason, waiting_reason = row[
         :8
@@ -206,7 +219,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
     due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
-    given_priority, resumed_s = row[27:29]
+    given_priority, resumed_s, num_sessions = row[27:]
     return job_view(
         job_id,
         spec,
@@ -224,6 +237,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
         resumed_s=float("inf") if resumed_s is None else resumed_s,
         trainer_state=frozenset(trainer_state),
         engines_wanted=None if num_turns is None else engines_for(num_turns, spec.rollout.max_num_seqs),
+        **_agents(num_sessions or 0, spec),
         desired=DesiredJobState(desired),
         latest_version=latest_version,
         published_batch=published_batch,

@@ -1,5 +1,6 @@
 """Turns rows of machines, phases and jobs into the values that the scheduling rules read."""
 
+import functools
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -64,12 +65,16 @@ def phase_view(phase: Phase, now: datetime) -> PhaseView:
 
 
 def machine_view(
-    machine: Machine, phase: PhaseView | None, now: datetime, judgement: MachineJudgement | None = None
+    machine: Machine,
+    phases: Collection[PhaseView],
+    now: datetime,
+    judgement: MachineJudgement | None = None,
 ) -> MachineView:
+    """Return a machine with its live phases and what was judged of it."""
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
     limit_s = unheard_limit_s(0.0 if heartbeat is None else heartbeat.interval_s)
-    return MachineView(
+    bare = MachineView(
         id=machine.id,
         name=machine.name,
         tags=frozenset(machine.tags),
@@ -79,11 +84,11 @@ def machine_view(
         pool=machine.pool,
         unheard_s=unheard_s,
         unheard_limit_s=limit_s,
-        phase=phase,
         quarantine=_quarantine_view(judgement, now),
         judged_fence=0 if judgement is None else judgement.judged_fence,
         **reported_fields({} if heartbeat is None else heartbeat.capabilities),
     )
+    return functools.reduce(MachineView.with_phase, phases, bare)
 
 
 def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> QuarantineView | None:
@@ -103,6 +108,7 @@ def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "engine_kinds": frozenset(capabilities["engine_kinds"]) if "engine_kinds" in capabilities else None,
         "engine_problems": capabilities.get("engine_problems", {}),
+        "agent_slots": capabilities.get("agent_slots"),
         "has_rendezvous": bool(capabilities.get("rendezvous")) if capabilities else None,
     }
 

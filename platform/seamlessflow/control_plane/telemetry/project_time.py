@@ -1,7 +1,8 @@
 """How long machines worked for each project, from the ledger and the intervals that are still open.
 
 Takes a span of time. Returns machine-seconds by project, in one query: the part of every interval that lies in the
-span, and what machines that are heard from do since their last interval, for the job of their live phase.
+span, and what machines that are heard from do since their last interval, for the job of their live phase. As in the
+ledger, agents count only on a machine that does nothing else: time that several share is nobody's.
 """
 
 # ruff: noqa: S608 - the statement is put together from constants, values are parameters
@@ -13,6 +14,7 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.types.tags import Role
 
 _LIVE = ", ".join(f"'{state}'" for state in sorted(LIVE_PHASE_STATES))
 _SECONDS = f"""
@@ -24,6 +26,9 @@ _SECONDS = f"""
         SELECT p.project_id, greatest(h.open_since_at, p.leased_at), h.received_at FROM scheduling_phase p
         JOIN cluster_machineheartbeat h ON h.machine_id = p.machine_id
         WHERE p.state IN ({_LIVE}) AND p.project_id = ANY(%(projects)s)
+              AND (p.role <> '{Role.AGENT}' OR NOT EXISTS (
+                  SELECT FROM scheduling_phase other WHERE other.machine_id = p.machine_id AND other.id <> p.id
+                                                           AND other.state IN ({_LIVE})))
     ) spans
     WHERE least(ended_at, %(until)s) > greatest(started_at, %(since)s)
     GROUP BY project_id

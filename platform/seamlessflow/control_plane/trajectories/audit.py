@@ -17,6 +17,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.groups import BatchState, EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.types.tags import Role
 
 ZSTD_HEADER_BYTES = 18  # the longest frame header
 LEDGER_TOLERANCE_S = 0.001
@@ -215,11 +216,13 @@ def no_phase_outlives_the_job(job: Job) -> Check:
 
 
 def one_live_phase_per_machine(job: Job) -> Check:
-    """Phases of a machine never overlap, and their fences grow with time."""
+    """Phases of a machine that roll out or train never overlap, nor do agent phases of the job, and their fences grow
+    with time."""
     ((overlaps,),) = _rows(
         "SELECT count(*) FROM scheduling_phase a JOIN scheduling_phase b ON a.machine_id = b.machine_id "
-        "AND a.fence < b.fence WHERE a.job_id = %s AND (a.ended_at IS NULL OR b.leased_at < a.ended_at)",
-        [job.id],
+        "AND a.fence < b.fence WHERE a.job_id = %s AND (a.ended_at IS NULL OR b.leased_at < a.ended_at) "
+        "AND (a.role = %s) = (b.role = %s) AND (a.role <> %s OR a.job_id = b.job_id)",
+        [job.id, *[Role.AGENT.value] * 3],
     )
     return _check("one_live_phase_per_machine", not overlaps, "phases in time", {"overlaps": overlaps})
 

@@ -19,7 +19,7 @@ from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 JOBS_PER_PAGE = 16
 NUM_PHASES_REMEMBERED = (
@@ -107,7 +107,8 @@ _MACHINE = f"""
         ARRAY(SELECT coalesce(p.next_job_id, p.job_id) FROM scheduling_phase p
               WHERE p.machine_id = m.id AND {_LIVE} AND p.next_role <> '') AS next_ids,
         ARRAY(SELECT recent.job_id FROM (
-                  SELECT p.job_id, p.role, p.fence FROM scheduling_phase p WHERE p.machine_id = m.id
+                  SELECT p.job_id, p.role, p.fence FROM scheduling_phase p
+                  WHERE p.machine_id = m.id AND p.role IN ({_literals(list(EXCLUSIVE_ROLES))})
                   ORDER BY p.fence DESC LIMIT {NUM_PHASES_REMEMBERED}) recent
               JOIN jobs_job j ON j.id = recent.job_id AND j.train_fence = recent.fence
               WHERE recent.role = '{Role.TRAIN}') AS trained_ids) working"""
@@ -152,8 +153,10 @@ _SEEN = f"""
                    ORDER BY l.started_at DESC LIMIT 1) END AS ledger_end_at,
                {_PHASES} AS phases, {_JOBS} AS jobs,
                (SELECT coalesce(p.next_job_id, p.job_id) FROM scheduling_phase p
-                WHERE p.machine_id = m.id AND p.fence = m.last_fence AND p.state = '{PhaseState.ENDED}'
-                      AND p.next_role = '{Role.TRAIN}') AS ended_before_gang,
+                WHERE p.machine_id = m.id AND p.state = '{PhaseState.ENDED}' AND p.next_role = '{Role.TRAIN}'
+                      AND p.fence = (SELECT q.fence FROM scheduling_phase q
+                                     WHERE q.machine_id = m.id AND q.role IN ({_literals(list(EXCLUSIVE_ROLES))})
+                                     ORDER BY q.fence DESC LIMIT 1)) AS ended_before_gang,
                CASE WHEN %(counts)s::bool THEN (SELECT count(*) FROM cluster_machine) END AS num_machines
         FROM {_MACHINE} LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
         WHERE m.id = %(machine_id)s::uuid) seen"""

@@ -14,6 +14,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.worker_protocol.beats import SeenMachine, SeenPhase
 from seamlessflow.core.protocol.credentials import gang_secret
 from seamlessflow.core.protocol.worker import GangOrder
+from seamlessflow.core.types.tags import Role
 
 
 def gang_orders(phases: Sequence[SeenPhase]) -> dict[UUID, GangOrder]:
@@ -42,8 +43,8 @@ def gang_orders(phases: Sequence[SeenPhase]) -> dict[UUID, GangOrder]:
 
 
 def awaited_gang(machine: SeenMachine) -> UUID | None:
-    """Return the job for whose gang a machine without a phase has ended its work; None if there is none."""
+    """Return the job for whose gang a machine without work has ended what it did; None if there is none."""
     job_id = machine.ended_before_gang
-    if job_id is None or machine.phases:
+    if job_id is None or any(phase.role is not Role.AGENT for phase in machine.phases):
         return None
     return job_id if specs_load([job_id])[job_id].spec.train.num_machines > 1 else None

@@ -4,7 +4,7 @@ Invariant: nothing here depends on an earlier answer, so a lost answer costs lat
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -46,7 +46,8 @@ def reply_build(
 ) -> HeartbeatReply:
     gangs = gang_orders(machine.phases)
     able = {one.job.id: one for one in _able_jobs(machine, now)}
-    candidates = [_candidate(one.job) for one in able.values()]
+    only_agents = _only_agents(machine)
+    candidates = [_candidate(one.job, only_agents) for one in able.values()]
     saving = {
         phase.id
         for phase in machine.phases
@@ -88,7 +89,7 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
     with more jobs than there is room for, to know whether it stays.
     """
     is_training = any(phase.role is Role.TRAIN for phase in machine.phases)
-    num_needed = JOBS_PER_PAGE if is_training else MAX_WARM_JOBS
+    num_needed = JOBS_PER_PAGE if is_training else MAX_WARM_JOBS + len(_only_agents(machine))
     view, here = _view(machine, now), list[_AbleJob]()
     for page in _job_pages(machine):
         specs = specs_load(job.id for job in page)
@@ -102,7 +103,13 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
     return here
 
 
-def _candidate(job: SeenJob) -> WarmCandidate:
+def _only_agents(machine: SeenMachine) -> set[UUID]:
+    """Return the jobs whose agents run on the machine, which does nothing else for them."""
+    of_agents = {phase.job_id for phase in machine.phases if phase.role is Role.AGENT}
+    return of_agents - {phase.job_id for phase in machine.phases if phase.role is not Role.AGENT}
+
+
+def _candidate(job: SeenJob, only_agents: Collection[UUID]) -> WarmCandidate:
     return WarmCandidate(
         job_id=job.id,
         order=job.created_at.timestamp(),
@@ -110,6 +117,7 @@ def _candidate(job: SeenJob) -> WarmCandidate:
         is_next=job.is_next,
         has_trainer_state=job.has_trainer_state,
         has_trained=job.has_trained,
+        runs_agents=job.id in only_agents,
     )
 
 
@@ -136,7 +144,7 @@ def _view(machine: SeenMachine, now: datetime) -> MachineView:
         row.heartbeat = MachineHeartbeat(
             received_at=machine.received_at, capabilities=machine.capabilities or {}
         )
-    return machine_view(row, None, now)
+    return machine_view(row, (), now)
 
 
 def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, spec: JobSpec) -> list[Role]:

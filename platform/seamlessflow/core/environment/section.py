@@ -19,6 +19,21 @@ class RewardBy(StrEnum):
     SESSION = "session"
 
 
+class AgentMachines(SpecSection):
+    """Machines that run the agents of a job at the same time, each up to `rollout.max_concurrent_sessions` sessions."""
+
+    min: Annotated[int, Field(ge=1, le=1024)] = 1
+    """As many are used as soon as there is room for them, even if fewer would do; the job begins with one."""
+    max: Annotated[int, Field(ge=1, le=1024)] = 1
+    """More than `min` are used while those that the job has are full and its engines are not."""
+
+    @model_validator(mode="after")
+    def _are_in_order(self) -> "AgentMachines":
+        if self.min > self.max:
+            raise ValueError(f"min: {self.min} is more than max, {self.max}")
+        return self
+
+
 class EnvironmentSection(SpecSection):
     name: Annotated[
         Literal["calculator", "arithmetic", "command", "external", "none"] | InstalledName,
@@ -46,6 +61,8 @@ class EnvironmentSection(SpecSection):
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     """Time limit of a task, in seconds. The clock stops while the gateway holds a request."""
 
+    num_machines: AgentMachines = AgentMachines()
+    """How many machines run the job's agents. A machine runs agents of several jobs."""
     reward_by: RewardBy = RewardBy.PROJECT
     """Who may report rewards and close sessions of environment 'external': with `project`, holders
     of an API token of the job's project; with `session`, also holders of the session's own key, so
@@ -74,8 +91,13 @@ class EnvironmentSection(SpecSection):
 
     @model_validator(mode="after")
     def _extensions_are_used(self) -> "EnvironmentSection":
-        if self.name in UNMANAGED and (self.options or self.reward is not None):
-            option = "options" if self.options else "reward"
+        unused = {
+            "options": self.options,
+            "reward": self.reward,
+            "num_machines": self.num_machines != AgentMachines(),
+        }
+        option = next((name for name, value in unused.items() if value), None)
+        if self.name in UNMANAGED and option is not None:
             raise ValueError(
                 f"{option}: the platform runs no agents when environment.name is {self.name!r}; leave {option} out"
             )

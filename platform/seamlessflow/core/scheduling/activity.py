@@ -1,26 +1,24 @@
-"""Whether what a job needs to make progress is active. Takes a job and the machines with a live phase of it."""
+"""Whether what a job needs to make progress is active. Takes a job and its live phases, each with its machine."""
 
 from collections.abc import Sequence
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import Held, JobView
 from seamlessflow.core.types.tags import Role
 
 
-def is_running(job: JobView, held: Sequence[MachineView]) -> bool:
+def is_running(job: JobView, held: Sequence[Held]) -> bool:
     """Whether the job runs, or will by a move of this cycle."""
     return job.state is JobState.RUNNING or (job.state is JobState.STARTING and is_up(job, held))
 
 
-def is_up(job: JobView, held: Sequence[MachineView]) -> bool:
+def is_up(job: JobView, held: Sequence[Held]) -> bool:
     """Whether what the job needs to make progress is active."""
     if not job.has_rollout:
         return has_active(held, Role.TRAIN)
     return has_active(held, Role.ROLLOUT) and (not job.has_agents or has_active(held, Role.AGENT))
 
 
-def has_active(held: Sequence[MachineView], role: Role) -> bool:
-    return any(
-        m.phase is not None and m.phase.role is role and m.phase.state is PhaseState.ACTIVE for m in held
-    )
+def has_active(held: Sequence[Held], role: Role) -> bool:
+    return any(phase.role is role and phase.state is PhaseState.ACTIVE for _, phase in held)

@@ -1,6 +1,6 @@
 """How many machines a job could use at this moment, by role.
 
-Takes a job and the machines with a live phase of it. Engines are wanted for the turns that run or wait, without limit
+Takes a job and its live phases, each with its machine. Engines are wanted for the turns that run or wait, without limit
 while nobody has counted them. Training wants all machines of the job's trainer, or none.
 """
 
@@ -11,10 +11,11 @@ from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.activity import is_running
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, batches_to_wait_for
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import Held, JobView, PhaseView
 from seamlessflow.core.types.tags import Role
 
 UNLIMITED = 1_000_000
+KEPT_SHARE = 0.5  # a machine of agents is kept while the others would be more than half full without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Demand:
     rollout_after: int  # once the batch that is being trained now is published
 
 
-def demand_of(job: JobView, held: Sequence[MachineView], *, is_gathering: bool) -> Demand:
-    """Return what an admitted job could use. `held`: the machines with a live phase of it; `is_gathering`: whether
+def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool) -> Demand:
+    """Return what an admitted job could use. `held`: its live phases; `is_gathering`: whether
     machines already stand free or are leaving for its gang, which then does not wait for another batch."""
     return Demand(
         rollout=_rollout(job),
@@ -54,12 +55,17 @@ def engines_for(num_turns: int, slots_per_engine: int) -> int:
     return -(-num_turns // slots_per_engine)
 
 
-def _is_training_due(job: JobView, held: Sequence[MachineView], *, is_gathering: bool) -> bool:
+def agents_for(num_sessions: int, room: float) -> int:
+    """Return how many machines agents could use: one more than are full with `room` sessions each."""
+    return 1 + int(num_sessions / room)
+
+
+def _is_training_due(job: JobView, held: Sequence[Held], *, is_gathering: bool) -> bool:
     if job.num_remaining_updates == 0:
         return False
     if not job.has_rollout:
         return True
-    training = [m.phase for m in held if m.phase is not None and m.phase.role is Role.TRAIN]
+    training = [phase for _, phase in held if phase.role is Role.TRAIN]
     if any(not phase.is_leaving for phase in training):
         return job.num_due_batches > 0 or any(map(_may_still_find_a_batch(job), training))
     if not is_running(job, held):

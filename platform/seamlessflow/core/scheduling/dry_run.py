@@ -6,9 +6,9 @@ plan is exactly what the next real cycle decides on this snapshot; the later one
 from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -29,6 +29,7 @@ from seamlessflow.core.scheduling.decisions import (
 from seamlessflow.core.scheduling.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
 
 MAX_ROUNDS = 32  # queue → start → run → switch to training takes fewer than ten
 
@@ -66,7 +67,7 @@ def dry_run(snapshot: Snapshot) -> DryRun:
 def obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return the snapshot after the plan is applied and, on healthy machines, carried out."""
     machines = {machine.id: machine for machine in snapshot.machines}
-    by_phase = {machine.phase.id: machine.id for machine in snapshot.machines if machine.phase is not None}
+    by_phase = {phase.id: machine.id for machine in snapshot.machines for phase in machine.phases}
     jobs = {job.id: job for job in snapshot.jobs}
     for decision in plan.decisions:
         match decision:
@@ -77,20 +78,22 @@ def obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
             case LeaseGang():
                 for member, lease in enumerate(decision.leases()):
                     gang = GangView(id=decision.machines[0][0], member=member)
-                    machine = _leased(machines[lease.machine_id], lease, jobs[lease.job_id])
-                    machines[lease.machine_id] = _with_phase(machine, gang=gang)
+                    machine = machines[lease.machine_id]
+                    machines[lease.machine_id] = _leased(machine, lease, jobs[lease.job_id], gang)
             case DrainPhase():
                 machine_id = by_phase[decision.phase_id]
-                machines[machine_id] = _with_phase(machines[machine_id], state=PhaseState.DRAINING)
+                machine = machines[machine_id]
+                machines[machine_id] = _changed(machine, decision.phase_id, state=PhaseState.DRAINING)
             case SetNext():
                 machine_id = by_phase[decision.phase_id]
-                machines[machine_id] = _with_phase(machines[machine_id], then=decision.then)
+                machines[machine_id] = _changed(machines[machine_id], decision.phase_id, then=decision.then)
             case FailPhase():
                 machine_id = by_phase[decision.phase_id]
-                machines[machine_id] = replace(machines[machine_id], phase=None)
+                machines[machine_id] = machines[machine_id].without_phase(decision.phase_id)
             case SetDesiredVersion():
                 machine_id = by_phase[decision.phase_id]
-                machines[machine_id] = _with_phase(machines[machine_id], desired_version=decision.version)
+                machine, version = machines[machine_id], decision.version
+                machines[machine_id] = _changed(machine, decision.phase_id, desired_version=version)
             case MoveJob():
                 jobs[decision.job_id] = replace(jobs[decision.job_id], state=decision.to_state)
             case QuarantineMachine() | AdmitMachine():
@@ -99,34 +102,50 @@ def obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 jobs[decision.job_id] = job_paused(jobs[decision.job_id], decision)
     return replace(
         snapshot,
-        machines=tuple(_carried_out(machine) for machine in machines.values()),
+        machines=tuple(_gangs_told([_carried_out(machine) for machine in machines.values()], snapshot)),
         jobs=tuple(job for job in jobs.values() if job.state not in TERMINAL_JOB_STATES),
     )
 
 
-def _leased(machine: MachineView, lease: Lease, job: JobView) -> MachineView:
+def _leased(machine: MachineView, lease: Lease, job: JobView, gang: GangView | None = None) -> MachineView:
+    is_agent = lease.role is Role.AGENT
     phase = PhaseView(
-        id=machine.id,  # the phase is hypothetical; unique, because a machine has at most one
+        # The phase is hypothetical. A machine has at most one phase besides agents, and at most one of agents of a job.
+        id=uuid5(machine.id, str(job.id)) if is_agent else machine.id,
         job_id=job.id,
         role=lease.role,
         state=PhaseState.LEASED,
-        fence=0,
+        fence=machine.judged_fence + 1
+        if is_agent
+        else 0,  # agents that try a machine out are newer than its failures
         desired_version=job.latest_version,
+        gang=gang,
     )
-    return replace(machine, phase=phase)
+    return machine.with_phase(phase)
 
 
-def _with_phase(machine: MachineView, **changes: object) -> MachineView:
-    assert machine.phase is not None
-    return replace(machine, phase=replace(machine.phase, **changes))  # type: ignore[arg-type]
+def _gangs_told(machines: Sequence[MachineView], before: Snapshot) -> Iterator[MachineView]:
+    """Yield the machines, where members of a gang know that another one of them is gone."""
+    left = {phase.id for machine in machines for phase in machine.phases}
+    live = [(phase.id, phase.gang.id) for one in before.machines if (phase := one.phase) and phase.gang]
+    broken = {gang_id for phase_id, gang_id in live if phase_id not in left}
+    for machine in machines:
+        phase = machine.phase
+        if phase is not None and phase.gang is not None and phase.gang.id in broken:
+            yield machine.with_phase(replace(phase, gang=replace(phase.gang, has_ended=True)))
+        else:
+            yield machine
+
+
+def _changed(machine: MachineView, phase_id: UUID, **changes: object) -> MachineView:
+    phase = next(one for one in machine.phases if one.id == phase_id)
+    return machine.with_phase(replace(phase, **changes))  # type: ignore[arg-type]
 
 
 def _carried_out(machine: MachineView) -> MachineView:
-    phase = machine.phase
-    if phase is None or not machine.is_healthy:
-        return machine
-    if phase.state is PhaseState.DRAINING:
-        return replace(machine, phase=None)
-    if phase.state is PhaseState.ACTIVE:
-        return machine
-    return _with_phase(machine, state=PhaseState.ACTIVE, age_s=0.0)
+    for phase in machine.phases if machine.is_healthy else ():
+        if phase.state is PhaseState.DRAINING:
+            machine = machine.without_phase(phase.id)
+        elif phase.state is not PhaseState.ACTIVE:
+            machine = _changed(machine, phase.id, state=PhaseState.ACTIVE, age_s=0.0)
+    return machine

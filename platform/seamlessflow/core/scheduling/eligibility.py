@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 Filter = Callable[[MachineView, JobView, Role], str | None]
@@ -41,6 +41,18 @@ def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | No
     return f"the supervisor of {machine.name} is too old to train together with other machines"
 
 
+def lacks_slots(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Return a reason if the machine, which may do other work as well, cannot run agents beside it."""
+    if role is not Role.AGENT or may_share(machine):
+        return None
+    return f"the supervisor of {machine.name} is too old to run agents beside other work"
+
+
+def may_share(machine: MachineView) -> bool:
+    """Whether agents may come to the machine, as far as other work of its tags is concerned."""
+    return machine.agent_slots is not None or machine.tags.isdisjoint(EXCLUSIVE_ROLES)
+
+
 def is_draining(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is being drained" if machine.is_draining else None
 
@@ -53,15 +65,15 @@ def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return a reason if the machine is cordoned. A cordon keeps out new phases; a phase of the same job and role
     stays.
     """
-    phase = machine.phase_of(job.id)
-    stays = phase is not None and phase.role is role and not phase.is_leaving
+    phase = machine.phase_of(job.id, role)
+    stays = phase is not None and not phase.is_leaving
     return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
 
 
 def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return a reason if the machine fails phases and gets no work for now. A phase that runs there stays."""
-    phase, quarantine = machine.phase_of(job.id), machine.quarantine
-    stays = phase is not None and phase.role is role and not phase.is_leaving
+    phase, quarantine = machine.phase_of(job.id, role), machine.quarantine
+    stays = phase is not None and not phase.is_leaving
     if quarantine is None or may_be_tried(machine) or stays:
         return None
     until = f" until {quarantine.until_at:%H:%M:%S} UTC" if quarantine.until_at is not None else ""
@@ -71,12 +83,16 @@ def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None
 
 
 def may_be_tried(machine: MachineView) -> bool:
-    """Whether the machine may get new work: after a quarantine, one phase tries it out."""
-    return machine.quarantine is None or (machine.quarantine.is_over and machine.phase is None)
+    """Whether the machine may get new work: after a quarantine, one phase tries it out. Agents that were there before
+    it are no trial."""
+    if machine.quarantine is None:
+        return True
+    is_on_trial = any(phase.fence > machine.judged_fence for phase in machine.agents)
+    return machine.quarantine.is_over and machine.phase is None and not is_on_trial
 
 
 def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
-    taken = machine.phase is not None and machine.phase.job_id != job.id
+    taken = role is not Role.AGENT and machine.phase is not None and machine.phase.job_id != job.id
     return f"{machine.name} is held by another job" if taken else None
 
 
@@ -86,6 +102,7 @@ LEASE_FILTERS: tuple[Filter, ...] = (
     *KEEP_FILTERS,
     lacks_engine,
     lacks_rendezvous,
+    lacks_slots,
     is_unheard,
     is_cordoned,
     is_quarantined,
@@ -94,16 +111,34 @@ LEASE_FILTERS: tuple[Filter, ...] = (
 
 
 # These rule a machine out until somebody edits it or the job.
-FIT_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, lacks_engine, lacks_rendezvous)
+FIT_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, lacks_engine, lacks_rendezvous, lacks_slots)
 
 
 def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return why the machine cannot be leased at this moment."""
     if job.state not in LEASABLE_JOB_STATES or job.desired is not DesiredJobState.RUN:
         return f"the job is {job.state} and should be {job.desired}"
-    if machine.phase is not None:
-        return f"{machine.name} has a live phase"
+    if (rejection := _occupied(machine, job, role)) is not None:
+        return rejection
     return first_rejection(LEASE_FILTERS, machine, job, role)
+
+
+def _occupied(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Return why the machine has no room for another phase of this role."""
+    if machine.agent_slots is None and machine.phases:
+        return f"{machine.name} has a live phase"
+    if role is not Role.AGENT:
+        return f"{machine.name} has a live phase" if machine.phase is not None else None
+    if machine.phase_of(job.id, role) is not None:
+        return f"{machine.name} already runs agents of the job"
+    if len(machine.agents) >= num_slots(machine):
+        return f"{machine.name} runs the agents of {len(machine.agents)} jobs, as many as it may"
+    return None
+
+
+def num_slots(machine: MachineView) -> int:
+    """Return how many agent phases the machine may run at once."""
+    return 1 if machine.agent_slots is None else machine.agent_slots
 
 
 def passing_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:

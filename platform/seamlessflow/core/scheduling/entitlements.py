@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from seamlessflow.core.scheduling.queue import Queue
-from seamlessflow.core.types.tags import Role
-
-_SHARED_ROLES = frozenset({Role.ROLLOUT, Role.TRAIN})
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,7 @@ class Entitlement:
 def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     """Return the entitlement of each project that has unfinished jobs."""
     snapshot, fleet = queue.plan.snapshot, queue.plan.fleet
-    num_machines = sum(
-        len(one.machines)
-        for one in fleet.classes
-        if one.example.tags & {role.value for role in _SHARED_ROLES}
-    )
+    num_machines = sum(len(one.machines) for one in fleet.classes if one.example.tags & EXCLUSIVE_ROLES)
     running = {job.project_id: job for job in (*queue.plan.floors.served, *(e.job for e in queue.entries))}
     weights = {project: job.project_weight for project, job in running.items()}
     quotas = {project: job.project_quota for project, job in running.items() if job.project_quota is not None}
@@ -43,9 +37,9 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     num_held: dict[UUID, int] = defaultdict(int)
     num_shared: dict[UUID, int] = defaultdict(int)
     for job in snapshot.jobs:
-        for machine in snapshot.held_by(job.id):
+        for _, phase in snapshot.held_by(job.id):
             num_held[job.project_id] += 1
-            num_shared[job.project_id] += machine.phase is not None and machine.phase.role in _SHARED_ROLES
+            num_shared[job.project_id] += phase.role in EXCLUSIVE_ROLES
     short = {entry.job.project_id for entry in queue.entries}
     return {
         project: Entitlement(

@@ -61,8 +61,7 @@ class Evidence:
     def _num_working(self, owner: Owner) -> int:
         if owner not in self._working:
             held = self._snapshot.held_by(owner[0])
-            works = [one.phase is not None and _is_work_of(one.phase, owner) for one in held]
-            self._working[owner] = sum(works)
+            self._working[owner] = sum(_is_work_of(phase, owner) for _, phase in held)
         return self._working[owner]
 
     def is_suspect(self, owner: Owner) -> bool:
@@ -93,8 +92,8 @@ class Evidence:
         avoided: dict[UUID, set[Owner]] = defaultdict(set)
         for (machine, owner), failures in self._of_pair.items():
             newest_s = min(failure.age_s for failure in failures)
-            phase = self._machines[machine].phase_of(owner[0])
-            is_there = phase is not None and phase.role is owner[1] and not phase.is_leaving
+            phase = self._machines[machine].phase_of(*owner)
+            is_there = phase is not None and not phase.is_leaving
             if newest_s <= doubled(AVOIDED_S, len(failures)) and not is_there:
                 avoided[machine].add(owner)
         return {machine: frozenset(owners) for machine, owners in avoided.items()}
@@ -119,8 +118,7 @@ def is_proven(phase: PhaseView) -> bool:
 
 
 def _works_since(machine: MachineView, failure: FailureView) -> bool:
-    phase = machine.phase
-    return phase is not None and phase.fence > failure.fence and is_proven(phase)
+    return any(phase.fence > failure.fence and is_proven(phase) for phase in machine.phases)
 
 
 def doubled(first_s: float, num: int, longest_s: float = LONGEST_S) -> float:

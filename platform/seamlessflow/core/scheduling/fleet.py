@@ -1,9 +1,9 @@
-"""The machines of a snapshot as classes of like machines, and which classes may fill which role of which job.
+"""The machines of a snapshot as classes of like machines, and which classes may roll out or train for which job.
 
 A class holds the usable machines (healthy, neither cordoned nor draining) that no rule of `eligibility` can tell apart,
-so passes over a fleet cost classes times kinds of jobs, not machines times jobs. A cordoned machine with a live phase
-is a class of its own, open only to that job in that role, and so is one in quarantine. Every usable machine is in
-exactly one class.
+so passes over a fleet cost classes times kinds of jobs, not machines times jobs. A cordoned machine that rolls out or
+trains is a class of its own, open only to that job in that role, and so is one in quarantine. Every usable machine is
+in exactly one class. Agents run beside this work, in slots (`agent_slots`).
 """
 
 from collections import defaultdict
@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from seamlessflow.core.scheduling.agent_slots import SlotFleet
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection, may_be_tried
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
-from seamlessflow.core.types.tags import ROLE_TAGS, Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, ROLE_TAGS, Role
 
 Classes = tuple[int, ...]
 Avoided = Mapping[UUID, frozenset[Owner]]  # which jobs should avoid a machine in which role, by machine
@@ -35,7 +36,7 @@ class MachineClass:
     @property
     def num_roles(self) -> int:
         """In how many roles its machines may work: the fewer, the less it matters to others who takes them."""
-        return len(self.example.tags & ROLE_TAGS)
+        return len(self.example.tags & EXCLUSIVE_ROLES)
 
     @property
     def is_on_trial(self) -> bool:
@@ -49,6 +50,7 @@ class Fleet:
     def __init__(self, snapshot: Snapshot, running: Collection[UUID], avoided: Avoided | None = None) -> None:
         """`running`: the jobs that should run; machines that others still use are left out until they are leaving."""
         self.classes = _classes_of(snapshot, running, avoided or {})
+        self.slots = SlotFleet(snapshot, running, avoided or {})
         self._avoiding = frozenset().union(*(avoided or {}).values())
         self.class_of = {
             machine.id: number for number, one in enumerate(self.classes) for machine in one.machines
@@ -111,6 +113,7 @@ class Fleet:
         """Let the job go back to the machines where it failed."""
         self._avoiding -= {(job.id, role) for role in Role}
         self._by_job.pop(id(job), None)
+        self.slots.accept_all(job)
 
     def num_machines(self, classes: Classes) -> int:
         return sum(len(self.classes[number].machines) for number in classes)
@@ -139,6 +142,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
     for machine in snapshot.machines:
         phase = machine.phase
         is_used = phase is not None and not phase.is_leaving and phase.job_id not in running
+        is_used = is_used or (machine.agent_slots is None and bool(machine.agents))
         if not machine.is_healthy or machine.is_draining or is_used:
             continue
         if machine.is_cordoned or not may_be_tried(machine):

@@ -1,9 +1,9 @@
 """Which jobs may hold machines: the first of the scheduler's passes.
 
-A job's floor is what it needs to make progress at all: a machine for its agents, one engine, and as many machines as
-train together. Engines and agents need machines of their own. Training is done in turns, so jobs share the machines
-that train, and engines may run on them meanwhile; only a job that does nothing but train keeps its machines. A job is
-admitted with its whole floor or not at all.
+A job's floor is what it needs to make progress at all: a slot for its agents, one engine, and as many machines as train
+together. Engines need machines of their own; agents run beside them. Training is done in turns, so jobs share the
+machines that train, and engines may run on them meanwhile; only a job that does nothing but train keeps its machines. A
+job is admitted with its whole floor or not at all.
 
 Jobs are admitted by priority. Among equals, those at work come first, then those that wait, the longest wait first.
 The first of those that wait has its floor reserved: nobody after it is admitted to machines that it needs. If it still
@@ -35,13 +35,14 @@ MAX_ROTATED = 16  # jobs that may give way to one
 @dataclass(frozen=True, slots=True)
 class Floors:
     """`admitted`, `incomplete`: in the order in which they are served; `exclusive`: the classes of the machines that
-    agents and endless training have for themselves; `missing`: the roles that each job that was not admitted lacks,
-    none if it is for its project's quota; `rotated`: who gives way now, and to whom; `reserved_for`: the first of those
-    that wait."""
+    endless training has for itself; `with_agents`: the jobs that have a slot for their agents; `missing`: the roles
+    that each job that was not admitted lacks, none if it is for its project's quota; `rotated`: who gives way now, and
+    to whom; `reserved_for`: the first of those that wait."""
 
     admitted: tuple[JobView, ...] = ()
     incomplete: tuple[JobView, ...] = ()
     exclusive: Mapping[Owner, Sequence[int]] = field(default_factory=dict)
+    with_agents: frozenset[UUID] = frozenset()
     missing: Mapping[UUID, tuple[Role, ...]] = field(default_factory=dict)
     rotated: Mapping[UUID, JobView] = field(default_factory=dict)
     reserved_for: JobView | None = None
@@ -72,7 +73,7 @@ def fits_alone(fleet: Fleet, homes: Homes, job: JobView) -> bool:
 
 
 def floor_size(job: JobView) -> int:
-    """Return the number of machines that the floor takes at least."""
+    """Return the number of machines that the floor takes at least. A slot for agents counts as a machine."""
     return max(int(job.has_rollout), job.num_train_machines) + int(job.has_agents)
 
 
@@ -102,7 +103,10 @@ def _admit(fleet: Fleet, homes: Homes, ranked: Sequence[JobView], at_work: Colle
             book.reserve(job)
     for job in incomplete:
         book.reserve(job)
-    return Floors(tuple(admitted), tuple(incomplete), book.exclusive, missing, reserved_for=first)
+    with_agents = frozenset(job.id for job in (*admitted, *incomplete) if book.has_slot(job))
+    return Floors(
+        tuple(admitted), tuple(incomplete), book.exclusive, with_agents, missing, reserved_for=first
+    )
 
 
 def _rotating(
@@ -149,6 +153,7 @@ class _Book:
         self._fleet = fleet
         self._homes = homes
         self._units: Allocation[Owner] = Allocation(fleet.capacities())
+        self._slots: Allocation[UUID] = Allocation(fleet.slots.capacities())
         self.exclusive: dict[Owner, list[int]] = {}
         self._num_exclusive = [0] * len(fleet.classes)
         self._in_turns: dict[Classes, int] = {}
@@ -167,18 +172,26 @@ class _Book:
         """Enter as much of the job's floor as there is. Returns the roles that cannot be filled."""
         return tuple(role for role in _roles(job) if not self._enter(job, role))
 
+    def has_slot(self, job: JobView) -> bool:
+        return self._slots.num_placed(job.id) > 0
+
     def _enter(self, job: JobView, role: Role) -> bool:
+        if role is Role.AGENT:
+            slots = self._fleet.slots
+            return self._slots.add(job.id, slots.classes_for(job), slots.homes(job))
         owner, classes = (job.id, role), self._fleet.classes_for(job, role)
         if role is Role.ROLLOUT:
             return self._units.add(owner, classes)
-        if role is Role.TRAIN and job.has_rollout:
+        if job.has_rollout:
             if self._num_in_turns(classes) < job.num_train_machines:
                 return False
             self._in_turns[classes] = max(job.num_train_machines, self._in_turns.get(classes, 0))
             return True
-        num = job.num_train_machines if role is Role.TRAIN else 1
         homes = [number for number in self._homes.of(owner) if number in classes]
-        return all(self._enter_exclusive(owner, (*homes[place:], *classes)) for place in range(num))
+        return all(
+            self._enter_exclusive(owner, (*homes[place:], *classes))
+            for place in range(job.num_train_machines)
+        )
 
     def _enter_exclusive(self, owner: Owner, classes: Sequence[int]) -> bool:
         """Take a machine of the first class that leaves enough to those that train in turns."""
@@ -206,6 +219,8 @@ class _Book:
                 self._room[classes] -= by
 
     def _withdraw(self, job: JobView) -> None:
+        for number in list(self._slots.placed(job.id)):
+            self._slots.remove(job.id, number)
         for role in Role:
             for number, num in list(self._units.placed((job.id, role)).items()):
                 for _ in range(num):

@@ -13,7 +13,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
 from seamlessflow.core.scheduling.hand_overs import hand_over
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
 GATHER_LIMIT_S = 300.0  # from the lease until all trainers run and are connected to each other
@@ -23,7 +23,8 @@ TOLD_AFTER_S = 5.0  # a longer wait is reported to people
 def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase]) -> Iterator[FailPhase]:
     """Yield the remaining members of each gang that lost one, and all members of a gang that does not come together."""
     reasons = {decision.phase_id: decision.reason for decision in failing}
-    for members in _gangs(machines).values():
+    live = [(machine, machine.phase) for machine in machines if machine.phase is not None]
+    for members in _gangs(live).values():
         reason, late = _break_up(members, reasons)
         for machine, phase in members:
             if reason and phase.id not in reasons:
@@ -31,9 +32,7 @@ def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase
                 yield FailPhase(phase_id=phase.id, machine=machine.name, reason=reason, cause=cause)
 
 
-def _break_up(
-    members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UUID, str]
-) -> tuple[str, list[str]]:
+def _break_up(members: Sequence[Held], reasons: dict[UUID, str]) -> tuple[str, list[str]]:
     """Return why the gang ends ("" if it does not), and the machines that are to blame besides those that failed."""
     gang = members[0][1].gang
     assert gang is not None
@@ -47,10 +46,10 @@ def _break_up(
     return f"the gang did not come together within {GATHER_LIMIT_S:g} s: {', '.join(late)} did not join", late
 
 
-def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
+def gang_drains(held: Sequence[Held], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
     """Yield drains for the rest of each gang that a member has left, is leaving or must leave (`drained`)."""
     leaving = {decision.phase_id: decision for decision in drained}
-    for members in _gangs(machines).values():
+    for members in _gangs(held).values():
         first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
         gang = members[0][1].gang
         assert gang is not None
@@ -88,7 +87,7 @@ def gang_gather(
     )
 
 
-def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
+def gang_wait(members: Sequence[MachineView], held: Sequence[Held]) -> str:
     """Return what the gang is waiting for, in one clause; "" if it has not waited long enough to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
@@ -105,24 +104,24 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
 _GATHERING = (PhaseState.LEASED, PhaseState.STARTING)
 
 
-def _gangs(machines: Sequence[MachineView]) -> dict[UUID, list[tuple[MachineView, PhaseView]]]:
+def _gangs(held: Sequence[Held]) -> dict[UUID, list[Held]]:
     """Return the live members of each gang, the leader first."""
-    gangs: dict[UUID, list[tuple[MachineView, PhaseView]]] = defaultdict(list)
-    for machine in machines:
-        if machine.phase is not None and machine.phase.gang is not None:
-            gangs[machine.phase.gang.id].append((machine, machine.phase))
+    gangs: dict[UUID, list[Held]] = defaultdict(list)
+    for machine, phase in held:
+        if phase.gang is not None:
+            gangs[phase.gang.id].append((machine, phase))
     for members in gangs.values():
         members.sort(key=_member)
     return gangs
 
 
-def _member(place: tuple[MachineView, PhaseView]) -> int:
+def _member(place: Held) -> int:
     gang = place[1].gang
     assert gang is not None
     return gang.member
 
 
-def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> list[str]:
+def _late(members: Sequence[Held]) -> list[str]:
     """Return the names of the late members. The leader waits for all others, so it is late only if no other is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name

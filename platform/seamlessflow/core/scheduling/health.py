@@ -39,13 +39,15 @@ class Patience:
 
 def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Iterator[FailPhase]:
     heard = [machine for machine in machines if machine.is_healthy]
-    vanished = [machine for machine in machines if not machine.is_healthy and machine.phase is not None]
+    vanished = [machine for machine in machines if not machine.is_healthy and machine.phases]
     for machine in vanished:
         if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > suspicion_s(machine)):
-            yield _fail(machine, f"{machine.name} sends no heartbeats", FailureCause.SILENCE)
+            for phase in machine.phases:
+                yield _fail(machine, phase, f"{machine.name} sends no heartbeats", FailureCause.SILENCE)
     for machine in heard:
-        if machine.phase is not None and (reason := _stuck(machine.phase)) is not None:
-            yield _fail(machine, f"on {machine.name}: {reason}", FailureCause.WORK)
+        for phase in machine.phases:
+            if (reason := _stuck(phase)) is not None:
+                yield _fail(machine, phase, f"on {machine.name}: {reason}", FailureCause.WORK)
 
 
 def suspicion_s(machine: MachineView) -> float:
@@ -53,9 +55,8 @@ def suspicion_s(machine: MachineView) -> float:
     return SUSPICION_LIMITS * machine.unheard_limit_s
 
 
-def _fail(machine: MachineView, reason: str, cause: FailureCause) -> FailPhase:
-    assert machine.phase is not None
-    return FailPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason, cause=cause)
+def _fail(machine: MachineView, phase: PhaseView, reason: str, cause: FailureCause) -> FailPhase:
+    return FailPhase(phase_id=phase.id, machine=machine.name, reason=reason, cause=cause)
 
 
 def _stuck(phase: PhaseView) -> str | None:

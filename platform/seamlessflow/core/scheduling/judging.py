@@ -133,10 +133,9 @@ def _why_to_quarantine(machine: MachineView, failures: list[FailureView], eviden
 
 
 def _is_cleared(machine: MachineView) -> bool:
-    phase, quarantine = machine.phase, machine.quarantine
-    if quarantine is not None and quarantine.is_proven:
+    if machine.quarantine is not None and machine.quarantine.is_proven:
         return True
-    return phase is not None and phase.fence > machine.judged_fence and is_proven(phase)
+    return any(phase.fence > machine.judged_fence and is_proven(phase) for phase in machine.phases)
 
 
 def _jobs_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[PauseJob]:

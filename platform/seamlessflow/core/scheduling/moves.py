@@ -1,7 +1,7 @@
 """Turns a plan for the fleet into decisions: leases, hand-overs, and what follows a turn to train.
 
 Invariants: a machine that is free is leased, one that works for somebody else is drained first and promised, one that
-is leaving is waited for. A job trains in one place at a time and has one phase of agents.
+is leaving is waited for. A job trains in one place at a time.
 """
 
 import heapq
@@ -23,41 +23,35 @@ from seamlessflow.core.scheduling.multiplexing import (
 )
 from seamlessflow.core.scheduling.passes import FleetPlan
 from seamlessflow.core.scheduling.placement import working_for
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 
 _FREE = "free and may roll out"
+_AGENTS = "runs the agents"
 _SHORT = "it has fewer engines than its share"
 
 
 def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
     """Yield what an admitted job needs now."""
     held = plan.snapshot.held_by(job.id)
-    live = {role: [m for m in held if m.phase is not None and m.phase.role is role] for role in Role}
-    yield from _training(job, plan, live[Role.TRAIN])
-    if not live[Role.AGENT] and not plan.rests(job, Role.AGENT):
-        for machine in plan.targets.machines_of.get((job.id, Role.AGENT), ()):
-            yield from _move_in(job, Role.AGENT, machine, free="runs the agents", busy="it needs a machine")
+    yield from _training(job, plan, [one for one in held if one[1].role is Role.TRAIN])
+    for machine in () if plan.rests(job, Role.AGENT) else plan.agents.free.get(job.id, ()):
+        yield Lease(
+            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.AGENT, reason=_AGENTS
+        )
     for machine in plan.targets.machines_of.get((job.id, Role.ROLLOUT), ()):
         if working_for(machine) != (job.id, Role.ROLLOUT) and not plan.rests(job, Role.ROLLOUT):
-            yield from _move_in(
-                job,
-                Role.ROLLOUT,
-                machine,
-                free=_FREE,
-                busy=_SHORT,
-            )
+            yield from _move_in(job, machine)
 
 
-def _training(job: JobView, plan: FleetPlan, live: list[MachineView]) -> Iterator[Decision]:
+def _training(job: JobView, plan: FleetPlan, live: list[Held]) -> Iterator[Decision]:
     members = plan.targets.machines_of.get((job.id, Role.TRAIN), [])
     if not live:
         if len(members) == job.num_train_machines and not plan.rests(job, Role.TRAIN):
             yield from training_decide(job, members)
         return
-    for machine in live:
-        phase = machine.phase
-        if phase is not None and job.has_rollout and not is_dedicated(machine) and _found_nothing(job, phase):
+    for machine, phase in live:
+        if job.has_rollout and not is_dedicated(machine) and _found_nothing(job, phase):
             yield DrainPhase(
                 phase_id=phase.id,
                 machine=machine.name,
@@ -70,13 +64,20 @@ def _found_nothing(job: JobView, phase: PhaseView) -> bool:
     return not phase.is_leaving and not job.num_due_batches and phase.age_s >= EMPTY_TURN_GRACE_S
 
 
-def _move_in(job: JobView, role: Role, machine: MachineView, *, free: str, busy: str) -> Iterator[Decision]:
+def _move_in(job: JobView, machine: MachineView) -> Iterator[Decision]:
     phase = machine.phase
     if phase is None:
-        yield Lease(machine_id=machine.id, machine=machine.name, job_id=job.id, role=role, reason=free)
+        yield Lease(
+            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT, reason=_FREE
+        )
     elif not phase.is_leaving:
-        grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None
-        yield hand_over(job, role, machine, phase, reason=busy, grace_s=grace_s)
+        yield hand_over(job, Role.ROLLOUT, machine, phase, reason=_SHORT)
+
+
+def agent_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
+    """Yield drains of agents that leave for others, or for other machines of their own job."""
+    for (machine, phase), reason in plan.agents.leaving.values():
+        yield DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, grace_s=EPISODE_GRACE_S)
 
 
 def next_moves(plan: FleetPlan) -> Iterator[SetNext]:
@@ -130,7 +131,7 @@ def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease 
     """A trainer on machines that only train is kept there, so that its next batch finds it ready."""
     for job in plan.floors.served if free else ():
         held = plan.snapshot.held_by(job.id)
-        trains = any(one.phase is not None and one.phase.role is Role.TRAIN for one in held)
+        trains = any(phase.role is Role.TRAIN for _, phase in held)
         has_trainer = trains or (job.id, Role.TRAIN) in plan.targets.machines_of
         if has_trainer or not job.has_rollout or not job.num_remaining_updates or not is_running(job, held):
             continue

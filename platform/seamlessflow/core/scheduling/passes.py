@@ -4,11 +4,13 @@ Takes a snapshot and its jobs that should run. The result names the machines tha
 it into decisions. Machines of jobs that end are left out until they are leaving.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.agent_placement import AgentTargets, agents_place
 from seamlessflow.core.scheduling.demand import Demand, demand_of
 from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.floors import Floors, fits_alone, floors_admit
@@ -16,7 +18,7 @@ from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.judging import Judged
 from seamlessflow.core.scheduling.placement import Targets, machines_place
 from seamlessflow.core.scheduling.shares import Shares
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, Snapshot
+from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
 from seamlessflow.core.types.tags import Role
 
 
@@ -31,6 +33,7 @@ class FleetPlan:
     demands: Mapping[UUID, Demand]
     shares: Shares
     targets: Targets
+    agents: AgentTargets
     displaced: Mapping[UUID, str]
     resting: Collection[Owner] = ()
 
@@ -60,20 +63,19 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     shares = Shares(fleet, homes, floors, demands)
     shares.give()
     targets = machines_place(fleet, shares.allocation, {job.id: job for job in floors.served})
+    agents = agents_place(fleet.slots, floors, shares)
     displaced = {
         job.id: _why_displaced(floors, job)
         for job in jobs
         if job.id in floors.missing and snapshot.held_by(job.id) and fits_alone(fleet, homes, job)
     }
-    return FleetPlan(snapshot, fleet, floors, demands, shares, targets, displaced, resting)
+    return FleetPlan(snapshot, fleet, floors, demands, shares, targets, agents, displaced, resting)
 
 
-def _demand(
-    job: JobView, held: Sequence[MachineView], is_gathering: bool, resting: Collection[Owner]
-) -> Demand:
+def _demand(job: JobView, held: Sequence[Held], is_gathering: bool, resting: Collection[Owner]) -> Demand:
     """Return what a job could use. In a role that waits before it is tried again, that is what it has."""
     demand = demand_of(job, held, is_gathering=is_gathering)
-    num = {role: sum(one.phase is not None and one.phase.role is role for one in held) for role in Role}
+    num = Counter(phase.role for _, phase in held)
     if (job.id, Role.ROLLOUT) in resting:
         demand = replace(demand, rollout=min(demand.rollout, num[Role.ROLLOUT]), rollout_after=0)
     if (job.id, Role.TRAIN) in resting and not num[Role.TRAIN]:

@@ -44,7 +44,7 @@ class Targets:
 def machines_place(fleet: Fleet, allocation: Allocation[Owner], jobs: Mapping[UUID, JobView]) -> Targets:
     """Name the machines. `jobs`: the admitted jobs, in the order in which they are served."""
     wanted: dict[int, dict[Owner, int]] = defaultdict(dict)
-    for job_id, role in itertools.product(jobs, Role):
+    for job_id, role in itertools.product(jobs, (Role.ROLLOUT, Role.TRAIN)):
         for number, num in allocation.placed((job_id, role)).items():
             wanted[number][job_id, role] = num
     targets = Targets()
@@ -95,11 +95,10 @@ class _Class:
         for machine in self._leaving:
             if (promised := promised_to(machine)) is not None:
                 self._take(machine, promised)
-        for role in (Role.AGENT, Role.ROLLOUT):
-            for owner in self._owners(role):
-                self._take_first(owner, self._idle)
-                if self._left[owner]:
-                    self._take_first(owner, self._busy)
+        for owner in self._owners(Role.ROLLOUT):
+            self._take_first(owner, self._idle)
+            if self._left[owner]:
+                self._take_first(owner, self._busy)
 
     @cached_property
     def _by_id(self) -> dict[UUID, MachineView]:

@@ -138,17 +138,18 @@ def _impacts(
     snapshot: Snapshot, now: _Outcome, then: _Outcome, places: Mapping[UUID, Places]
 ) -> Iterator[PhaseImpact]:
     """Yield the impacts on stable phases, and on turns to train that the edit ends."""
-    live = {machine.id: machine.phase for machine in snapshot.machines}
+    live = {machine.id: machine for machine in snapshot.machines}
     jobs = {job.id: job for job in snapshot.jobs}
     trained = {(machine.id, job_id) for machine, job_id in _training(now.due.final)}
     still_trained = {(machine.id, job_id) for machine, job_id in _training(then.due.final)}
     for machine in now.quiet.final.machines:
-        phase = machine.phase
-        if phase is not None and phase.job_id in jobs:
-            impact, reason = _end_said(then.quiet.end_of(phase.id))
-            yield _impact(
-                machine, phase.job_id, phase.role, places, live=live[machine.id], impact=impact, reason=reason
-            )
+        for phase in machine.phases:
+            if phase.job_id in jobs:
+                impact, reason = _end_said(then.quiet.end_of(phase.id))
+                yield _impact(
+                    machine, phase.job_id, phase.role, places,
+                    live=live[machine.id], impact=impact, reason=reason,
+                )  # fmt: skip
     ends_as = {(machine.id, machine.phase.role) for machine in now.quiet.final.machines if machine.phase}
     after = {machine.id: machine for machine in then.due.final.machines}
     for machine_id, job_id in sorted(trained - still_trained, key=str):
@@ -169,12 +170,13 @@ def _passing(
 ) -> Iterator[PhaseImpact]:
     """Yield the impacts on live phases without a stable place: their job ends, or their machine is silent or was
     edited."""
-    placed = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.final.machines if m.phase is not None}
+    placed = {(m.id, phase.job_id, phase.role) for m in now.quiet.final.machines for phase in m.phases}
     placed |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.final)}
     passing = [
-        (machine, machine.phase)
+        (machine, phase)
         for machine in snapshot.machines
-        if machine.phase and (machine.id, machine.phase.job_id, machine.phase.role) not in placed
+        for phase in machine.phases
+        if (machine.id, phase.job_id, phase.role) not in placed
     ]
     if not passing:
         return
@@ -185,7 +187,7 @@ def _passing(
         if end is None and phase.is_leaving:
             impact, reason = Impact.DRAINS, "it is already draining"
         is_by_edit = end is not None and (anyway is None or anyway.reason != end.reason)
-        told = _impact(machine, phase.job_id, phase.role, places, live=phase, impact=impact, reason=reason)
+        told = _impact(machine, phase.job_id, phase.role, places, live=machine, impact=impact, reason=reason)
         yield replace(told, is_by_edit=is_by_edit)
 
 
@@ -201,19 +203,19 @@ def _impact(
     role: Role,
     places: Mapping[UUID, Places],
     *,
-    live: PhaseView | None,
+    live: MachineView,
     impact: Impact,
     reason: str,
     is_turn: bool = False,
 ) -> PhaseImpact:
+    """`live`: the machine as it is right now."""
     successors = places[job_id].of(role) if job_id in places else ()
-    is_it = live is not None and live.job_id == job_id and live.role is role
     return PhaseImpact(
         machine_id=machine.id,
         machine=machine.name,
         job_id=job_id,
         role=role,
-        live=live if is_it else None,
+        live=live.phase_of(job_id, role),
         impact=impact,
         reason=reason,
         successors=tuple(name for name in successors if name != machine.name),
@@ -254,4 +256,4 @@ def _turn_over(machine: MachineView) -> MachineView:
 
 def _holders(run: DryRun, job: JobView, role: Role) -> tuple[str, ...]:
     held = run.final.held_by(job.id)
-    return tuple(machine.name for machine in held if machine.phase is not None and machine.phase.role is role)
+    return tuple(machine.name for machine, phase in held if phase.role is role)

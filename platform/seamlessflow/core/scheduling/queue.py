@@ -18,6 +18,7 @@ from seamlessflow.core.scheduling.eligibility import (
     first_rejection,
     is_outside_pools,
     lacks_tags,
+    num_slots,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.floors import QUANTUM_S, fits_alone, floor_size
@@ -25,7 +26,7 @@ from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
 MAX_HOLDERS = 5  # machines that an entry names for each role; a fleet has thousands
@@ -151,8 +152,7 @@ def _at_work(plan: FleetPlan) -> Iterator[QueueEntry]:
 
 def _shortage(entry: QueueEntry, role: Role, plan: FleetPlan) -> Shortage:
     job = entry.job
-    classes = plan.fleet.classes_for(job, role)
-    fitting = (machine for number in classes for machine in plan.fleet.classes[number].machines)
+    fitting = _fitting(job, role, plan)
     looked_at = list(islice(fitting, MAX_LOOKED_AT))
     holders = [one for machine in looked_at if (one := _holder(machine, entry, role, plan)) is not None]
     holders.sort(key=_soonest)
@@ -162,9 +162,17 @@ def _shortage(entry: QueueEntry, role: Role, plan: FleetPlan) -> Shortage:
         role=role,
         num_machines=_num_lacking(entry, role, plan),
         tags=tuple(sorted(job.tags_of(role))),
-        num_fitting=plan.fleet.num_machines(classes),
+        num_fitting=len(fitting),
         holders=tuple(holders[:MAX_HOLDERS]),
     )
+
+
+def _fitting(job: JobView, role: Role, plan: FleetPlan) -> list[MachineView]:
+    if role is Role.AGENT:
+        slots = plan.fleet.slots
+        return [machine for number in slots.classes_for(job) for machine in slots.classes[number].machines]
+    classes = plan.fleet.classes_for(job, role)
+    return [machine for number in classes for machine in plan.fleet.classes[number].machines]
 
 
 def _num_lacking(entry: QueueEntry, role: Role, plan: FleetPlan) -> int:
@@ -183,6 +191,8 @@ def _unusable(job: JobView, role: Role, machines: Iterable[MachineView]) -> Iter
 
 def _holder(machine: MachineView, entry: QueueEntry, role: Role, plan: FleetPlan) -> Holder | None:
     """Return who has a usable machine that fits; None if it is the entry's own in this role."""
+    if role is Role.AGENT:
+        return _slot_holder(machine, entry, plan)
     owner, phase = plan.targets.owner_of.get(machine.id), machine.phase
     if owner == (entry.job.id, role):
         return None
@@ -194,14 +204,35 @@ def _holder(machine: MachineView, entry: QueueEntry, role: Role, plan: FleetPlan
         return Holder(machine=machine, job=job, until=Until.OWN_ROLE)
     if holder is None:
         return Holder(machine=machine, job=job, until=Until.RESERVED)
-    until, within_s = _until(machine, job, entry, plan)
+    until, within_s = _until(phase, job, entry, plan)
+    return Holder(machine=machine, job=job, until=until, within_s=within_s)
+
+
+def _slot_holder(machine: MachineView, entry: QueueEntry, plan: FleetPlan) -> Holder | None:
+    """Return who has a slot for agents that is free soonest: an agent phase that is leaving, else that of the job which
+    has been at work for longest."""
+    first = plan.floors.reserved_for
+    if len(machine.agents) < num_slots(machine):
+        return (
+            Holder(machine=machine, job=first, until=Until.RESERVED)
+            if first not in (None, entry.job)
+            else None
+        )
+    held = [
+        (phase, job)
+        for phase in machine.agents
+        if (job := plan.snapshot.job(phase.job_id)) is not None and job.id != entry.job.id
+    ]
+    if not held:
+        return None
+    phase, job = max(held, key=lambda one: (one[0].is_leaving, one[1].admitted_s, one[1].id))
+    until, within_s = _until(phase, job, entry, plan)
     return Holder(machine=machine, job=job, until=until, within_s=within_s)
 
 
 def _until(
-    machine: MachineView, holder: JobView, entry: QueueEntry, plan: FleetPlan
+    phase: PhaseView | None, holder: JobView, entry: QueueEntry, plan: FleetPlan
 ) -> tuple[Until, float | None]:
-    phase = machine.phase
     if phase is not None and phase.is_leaving:
         return Until.HANDS_OVER, None
     if entry.lack is Lack.TURN:

@@ -55,15 +55,12 @@ def _ahead_of_machine(machine: MachineView, hold_s: float) -> Iterator[float]:
     quarantine = machine.quarantine
     if quarantine is not None and not quarantine.is_over:
         yield quarantine.backoff_s - quarantine.age_s
-    if machine.phase is None:
+    if not machine.phases:
         return
     if not machine.is_healthy and (left_s := suspicion_s(machine) - machine.unheard_s) >= 0.0:
         yield left_s
-    yield from (
-        limit_s - machine.phase.age_s
-        for limit_s in (*_PHASE_LIMITS_S, hold_s)
-        if machine.phase.age_s <= limit_s
-    )
+    for phase in machine.phases:
+        yield from (limit_s - phase.age_s for limit_s in (*_PHASE_LIMITS_S, hold_s) if phase.age_s <= limit_s)
 
 
 def _ahead_of_job(job: JobView) -> Iterator[float]:

@@ -1,7 +1,7 @@
 """Quotas, kept at every moment: no lease takes a project beyond its quota, whatever it still holds.
 
 `shares` counts what jobs should have. What they hold besides (machines that nobody needs, machines that are leaving)
-counts here, so that leases wait until it is gone.
+counts here, so that leases wait until it is gone. An agent phase counts as a machine.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, LeaseGang
 from seamlessflow.core.scheduling.passes import FleetPlan
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import Held, JobView
 from seamlessflow.core.types.tags import Role
 
 
@@ -19,20 +19,23 @@ def quota_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
     """Yield drains of machines that a project does not need and that keep it from what it should have."""
     limited = _limited(plan)
     num_given: dict[UUID, int] = defaultdict(int)
-    kept: dict[UUID, list[MachineView]] = defaultdict(list)
+    kept: dict[UUID, list[Held]] = defaultdict(list)
     for machine in plan.snapshot.machines if limited else ():
         owner, phase = plan.targets.owner_of.get(machine.id), machine.phase
         if owner is not None and owner[0] in limited:
             num_given[limited[owner[0]].project_id] += 1
         elif owner is None and phase is not None and not phase.is_leaving and phase.job_id in limited:
-            kept[limited[phase.job_id].project_id].append(machine)
+            kept[limited[phase.job_id].project_id].append((machine, phase))
+    for job_id in limited:
+        num_given[limited[job_id].project_id] += plan.agents.num_given.get(job_id, 0)
+    for machine, phase in plan.agents.spare:
+        if phase.job_id in limited:
+            kept[limited[phase.job_id].project_id].append((machine, phase))
     quotas = {job.project_id: job.project_quota for job in limited.values()}
     for project, machines in kept.items():
         quota = quotas[project]
         num_over = num_given[project] + len(machines) - quota if quota is not None else 0
-        for machine in machines[: max(0, num_over)]:
-            phase = machine.phase
-            assert phase is not None
+        for machine, phase in machines[: max(0, num_over)]:
             grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None
             reason = f"its project may hold {quota} machines and needs another one more"
             yield DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, grace_s=grace_s)

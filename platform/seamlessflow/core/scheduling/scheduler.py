@@ -26,16 +26,17 @@ from seamlessflow.core.scheduling.gangs import gang_drains, gangs_to_fail
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
 from seamlessflow.core.scheduling.judging import judge
-from seamlessflow.core.scheduling.moves import job_moves, next_moves, spare_leases
+from seamlessflow.core.scheduling.moves import agent_drains, job_moves, next_moves, spare_leases
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.scheduling.waiting import waiting_reason
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
 def decide(snapshot: Snapshot) -> Plan:
-    """Decide one cycle. At most one decision per phase, one lease per machine, one move per job."""
+    """Decide one cycle. At most one decision per phase, one lease per machine and one more for each job's agents there,
+    one move per job."""
     judged = judge(snapshot)
     snapshot = judged.snapshot
     failing = list(phases_to_fail(snapshot.machines, may_evict=snapshot.may_evict))
@@ -56,6 +57,7 @@ def decide(snapshot: Snapshot) -> Plan:
             running.append(job)
     plan = fleet_plan(snapshot, running, judged)
     decisions += [drain for job in running for drain in _drains(job, plan)]
+    decisions += agent_drains(plan)
     for job in running:
         decisions += _run(job, plan)
         waiting[job.id] = waiting_reason(job, plan)
@@ -72,9 +74,9 @@ def decide(snapshot: Snapshot) -> Plan:
 def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
     known = {job.id for job in snapshot.jobs}
     for machine in snapshot.machines:
-        phase = machine.phase
-        if phase is not None and phase.job_id not in known and not phase.is_leaving:
-            yield _drain(machine, "its job is over", grace_s=0.0)
+        for phase in machine.phases:
+            if phase.job_id not in known and not phase.is_leaving:
+                yield _drain(machine, phase, "its job is over", grace_s=0.0)
 
 
 def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
@@ -90,42 +92,39 @@ def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
         yield decision
 
 
-def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
+def _end(job: JobView, held: tuple[Held, ...], ending: Ending) -> tuple[list[Decision], str]:
     """Drain every phase; once none is live, move the job to its last state."""
     decisions: list[Decision] = [
-        _drain(machine, ending.reason, grace_s=_ending_grace_s(machine, ending))
-        for machine in held
-        if not _is_leaving(machine) and not _serves_last_episodes(job, machine, held, ending)
+        _drain(machine, phase, ending.reason, grace_s=_ending_grace_s(phase, ending))
+        for machine, phase in held
+        if not phase.is_leaving and not _serves_last_episodes(job, (machine, phase), held, ending)
     ]
     state = next_state(job, ending, is_drained=not held)
     if state is not None:
         decisions.append(MoveJob(job_id=job.id, to_state=state, reason=ending.reason))
     if held:
-        names = ", ".join(
-            f"{machine.name} ({machine.phase.role})" for machine in held if machine.phase is not None
-        )
+        names = ", ".join(f"{machine.name} ({phase.role})" for machine, phase in held)
         return decisions, f"{ending.reason}; waiting for {names} to drain"
     return decisions, ending.reason
 
 
-def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
+def _ending_grace_s(phase: PhaseView, ending: Ending) -> float | None:
     """Return how long phases may finish work. A pause waits for work that ends soon; a job that is over discards its
     episodes and, if cancelled, its step."""
-    if _role(machine) is Role.AGENT:
+    if phase.role is Role.AGENT:
         return EPISODE_GRACE_S if ending.to is JobState.PAUSED else 0.0
-    is_discarded = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
+    is_discarded = phase.role is Role.TRAIN and ending.to is JobState.CANCELLED
     return STEP_GRACE_S if is_discarded else None
 
 
-def _serves_last_episodes(
-    job: JobView, machine: MachineView, held: tuple[MachineView, ...], ending: Ending
-) -> bool:
+def _serves_last_episodes(job: JobView, place: Held, held: tuple[Held, ...], ending: Ending) -> bool:
     """Whether an engine keeps running so that the agents of a pausing job can finish their episodes."""
-    if ending.to is not JobState.PAUSED or _role(machine) is not Role.ROLLOUT:
+    machine, phase = place
+    if ending.to is not JobState.PAUSED or phase.role is not Role.ROLLOUT:
         return False
     if first_rejection(KEEP_FILTERS, machine, job, Role.ROLLOUT) is not None:
         return False
-    return any(_role(other) is Role.AGENT and other.is_healthy for other in held)
+    return any(other.role is Role.AGENT and where.is_healthy for where, other in held)
 
 
 def _drains(job: JobView, plan: FleetPlan) -> Iterator[DrainPhase]:
@@ -136,11 +135,9 @@ def _drains(job: JobView, plan: FleetPlan) -> Iterator[DrainPhase]:
     yield from ineligible
     yield from gang_drains(held, ineligible)
     if reason := plan.displaced.get(job.id):
-        for machine in held:
-            if not _is_leaving(machine):
-                yield _drain(
-                    machine, reason, grace_s=EPISODE_GRACE_S if _role(machine) is Role.AGENT else None
-                )
+        for machine, phase in held:
+            if not phase.is_leaving:
+                yield _drain(machine, phase, reason, grace_s=_grace_s(phase))
 
 
 def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
@@ -156,22 +153,20 @@ def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
     yield from _versions(job, held)
 
 
-def _ineligible(job: JobView, held: tuple[MachineView, ...], fleet: Fleet) -> Iterator[DrainPhase]:
+def _ineligible(job: JobView, held: tuple[Held, ...], fleet: Fleet) -> Iterator[DrainPhase]:
     """Yield drains of phases whose machine was retagged, granted to others or drained while they ran."""
-    classes = {role: fleet.classes_for(job, role) for role in Role} if held else {}
-    for machine in held:
-        phase = machine.phase
-        if phase is None or phase.is_leaving:
+    classes = {role: fleet.classes_for(job, role) for role in EXCLUSIVE_ROLES} if held else {}
+    for machine, phase in held:
+        if phase.is_leaving:
             continue
         # Whoever may get the machine may keep it, so the rules are asked about few machines.
-        if fleet.class_of.get(machine.id) not in classes[phase.role]:
+        if fleet.class_of.get(machine.id) not in classes.get(phase.role, ()):
             reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
             if reason is not None:
-                grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None
-                yield _drain(machine, reason, grace_s=grace_s)
+                yield _drain(machine, phase, reason, grace_s=_grace_s(phase))
 
 
-def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
+def _progress(job: JobView, held: tuple[Held, ...]) -> MoveJob | None:
     if job.state is JobState.QUEUED:
         return MoveJob(
             job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are available"
@@ -182,10 +177,9 @@ def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
     return None
 
 
-def _versions(job: JobView, held: tuple[MachineView, ...]) -> Iterator[SetDesiredVersion]:
-    for machine in held:
-        phase = machine.phase
-        if phase is None or phase.role is not Role.ROLLOUT or phase.is_leaving:
+def _versions(job: JobView, held: tuple[Held, ...]) -> Iterator[SetDesiredVersion]:
+    for machine, phase in held:
+        if phase.role is not Role.ROLLOUT or phase.is_leaving:
             continue
         if phase.desired_version < job.latest_version:
             yield SetDesiredVersion(
@@ -194,14 +188,11 @@ def _versions(job: JobView, held: tuple[MachineView, ...]) -> Iterator[SetDesire
             )  # fmt: skip
 
 
-def _role(machine: MachineView) -> Role | None:
-    return machine.phase.role if machine.phase is not None else None
+def _grace_s(phase: PhaseView) -> float | None:
+    return EPISODE_GRACE_S if phase.role is Role.AGENT else None
 
 
-def _is_leaving(machine: MachineView) -> bool:
-    return machine.phase is not None and machine.phase.is_leaving
-
-
-def _drain(machine: MachineView, reason: str, *, grace_s: float | None = None) -> DrainPhase:
-    assert machine.phase is not None
-    return DrainPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason, grace_s=grace_s)
+def _drain(
+    machine: MachineView, phase: PhaseView, reason: str, *, grace_s: float | None = None
+) -> DrainPhase:
+    return DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, grace_s=grace_s)

@@ -1,6 +1,6 @@
 """How many machines of which class each admitted job should have now: the second of the scheduler's passes.
 
-Takes the admitted jobs, in the order in which they are served, and what each could use. First come agents and training,
+Takes the admitted jobs, in the order in which they are served, and what each could use. First comes training,
 which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
 max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. Nobody
 gets more than it could use or than its project's quota; what it leaves is lent to others.
@@ -139,19 +139,28 @@ class Shares:
         account.count(1)
         return True
 
+    def has_enough_engines(self, job: JobView) -> bool:
+        """Whether the job got an engine for all turns that run or wait."""
+        return not self._accounts[job.id].has_unmet
+
+    def may_add_agents(self, job: JobView) -> bool:
+        """Whether one machine more may run the job's agents, by the quota of its project."""
+        return self._accounts[job.id].may_have(1)
+
+    def add_agents(self, job: JobView) -> None:
+        """Count one machine more that runs the job's agents."""
+        self._accounts[job.id].project.num_held += 1
+
     def _training_order(self, account: _Account) -> tuple[int, bool, float]:
         job = account.job
         return (-job.priority, not self.homes.is_training(job), -job.due_age_s)
 
     def _add_exclusive(self, account: _Account) -> None:
-        for role in (Role.AGENT, Role.TRAIN):
-            owner = (account.job.id, role)
-            for number in self.floors.exclusive.get(owner, ()):
-                self.allocation.add(owner, (number,), is_fixed=True)
-                if role is Role.AGENT:
-                    account.project.num_held += 1
-                else:
-                    account.count(1)
+        owner = (account.job.id, Role.TRAIN)
+        for number in self.floors.exclusive.get(owner, ()):
+            self.allocation.add(owner, (number,), is_fixed=True)
+            account.count(1)
+        account.project.num_held += int(account.job.id in self.floors.with_agents)
 
     def _add_trainers(self, account: _Account) -> bool:
         job = account.job

@@ -6,7 +6,7 @@ order of its rows has no meaning: `Snapshot` sorts them, so equal contents give 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from uuid import UUID
@@ -101,8 +101,9 @@ class QuarantineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """A machine and its live phase, if any. `unheard_s`: the time since its last heartbeat; `unheard_limit_s`: how long
-    that may be; `judged_fence`: failures of phases up to this fence are judged and say nothing any more."""
+    """A machine and its live phases: at most one that rolls out or trains (`phase`), and agent phases of different jobs
+    (`agents`, ordered by job). `unheard_s`: the time since its last heartbeat; `unheard_limit_s`: how long that may be;
+    `judged_fence`: failures of phases up to this fence are judged and say nothing any more."""
 
     id: UUID
     name: str
@@ -118,12 +119,33 @@ class MachineView:
     has_rendezvous: bool | None = (
         None  # whether trainers on other machines can connect; None: not reported yet
     )
+    # Agent phases that it runs at once, beside others; None: its supervisor runs one phase at a time.
+    agent_slots: int | None = None
     phase: PhaseView | None = None
+    agents: tuple[PhaseView, ...] = ()
     quarantine: QuarantineView | None = None
     judged_fence: int = 0
 
-    def phase_of(self, job_id: UUID) -> PhaseView | None:
-        return self.phase if self.phase is not None and self.phase.job_id == job_id else None
+    @property
+    def phases(self) -> tuple[PhaseView, ...]:
+        """All live phases."""
+        return self.agents if self.phase is None else (self.phase, *self.agents)
+
+    def phase_of(self, job_id: UUID, role: Role) -> PhaseView | None:
+        """Return the live phase of the job in this role."""
+        return next((one for one in self.phases if one.job_id == job_id and one.role is role), None)
+
+    def with_phase(self, phase: PhaseView) -> "MachineView":
+        """Return the machine with this phase, new or changed."""
+        if phase.role is not Role.AGENT:
+            return replace(self, phase=phase)
+        others = (one for one in self.agents if one.id != phase.id)
+        return replace(self, agents=tuple(sorted((*others, phase), key=lambda one: (one.job_id, one.id))))
+
+    def without_phase(self, phase_id: UUID) -> "MachineView":
+        if self.phase is not None and self.phase.id == phase_id:
+            return replace(self, phase=None)
+        return replace(self, agents=tuple(one for one in self.agents if one.id != phase_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +195,9 @@ class JobView:
     train_tags: frozenset[str] = frozenset()
     num_train_machines: int = 1
     agent_tags: frozenset[str] = frozenset()
+    agents_wanted: int = 1  # machines that its agents could use now
+    agents_kept: int = 1  # machines of agents that it keeps if it has them
+    agents_least: int = 1  # machines of agents that it should have whatever the demand
 
     def tags_of(self, role: Role) -> frozenset[str]:
         """Return every tag that a machine needs to fill `role` for this job."""
@@ -203,13 +228,16 @@ class JobView:
         return min(full, self.num_remaining_updates)
 
 
+Held = tuple[MachineView, PhaseView]  # a live phase, with its machine
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     machines: tuple[MachineView, ...]
     jobs: tuple[JobView, ...]
     may_evict: bool = True  # false until every machine has had enough time to send a heartbeat
     failures: tuple[FailureView, ...] = ()  # of the last hour
-    _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
+    _by_job: dict[UUID, tuple[Held, ...]] = field(init=False, repr=False, compare=False)
     _jobs_by_id: dict[UUID, JobView] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -219,14 +247,14 @@ class Snapshot:
         object.__setattr__(self, "failures", failures)
         object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: (job.order, job.id))))
         object.__setattr__(self, "_jobs_by_id", {job.id: job for job in self.jobs})
-        held: dict[UUID, list[MachineView]] = {}
+        held: dict[UUID, list[Held]] = {}
         for machine in machines:
-            if machine.phase is not None:
-                held.setdefault(machine.phase.job_id, []).append(machine)
+            for phase in machine.phases:
+                held.setdefault(phase.job_id, []).append((machine, phase))
         object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in held.items()})
 
-    def held_by(self, job_id: UUID) -> tuple[MachineView, ...]:
-        """Return the machines with a live phase of the job."""
+    def held_by(self, job_id: UUID) -> tuple[Held, ...]:
+        """Return the live phases of the job, each with its machine."""
         return self._by_job.get(job_id, ())
 
     def job(self, job_id: UUID) -> JobView | None:

@@ -4,16 +4,18 @@ Takes a job that should run and the plan of the cycle.
 """
 
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from seamlessflow.core.scheduling.activity import has_active, is_up
 from seamlessflow.core.scheduling.eligibility import (
     FIT_FILTERS,
     first_rejection,
+    num_slots,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.gangs import gang_wait
 from seamlessflow.core.scheduling.passes import FleetPlan
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
 MAX_SHOWN = 5  # machines that a reason names; a fleet has thousands
@@ -44,7 +46,7 @@ def _why(job: JobView, plan: FleetPlan) -> str:
         return f"training on {where}; requests are held meanwhile"
     missing = [] if has_active(held, Role.ROLLOUT) else ["an engine"]
     missing += [] if not job.has_agents or has_active(held, Role.AGENT) else ["the agents"]
-    has_engine = any(one.phase is not None and one.phase.role is Role.ROLLOUT for one in held)
+    has_engine = any(phase.role is Role.ROLLOUT for _, phase in held)
     if missing == ["an engine"] and not has_engine and not plan.demands[job.id].rollout:
         return "no request waits for an engine, so its machines work for other jobs"
     return f"waiting for {' and '.join(missing)} to become active"
@@ -98,17 +100,25 @@ def _why_not(machine: MachineView, job: JobView, role: Role, plan: FleetPlan) ->
         return lasting
     if plan.fleet.avoids(job, role, machine):
         return f"its {role} phase failed on {machine.name} lately"
+    if role is Role.AGENT:
+        num, holders = num_slots(machine), [phase.job_id for phase in machine.agents]
+        if num > 1:
+            return f"the {num} slots of {machine.name} are for agents of other jobs"
+        return f"{machine.name} is held by {_named(holders[0] if holders else None, job, plan)}"
     owner = plan.targets.owner_of.get(machine.id)
     holder = owner[0] if owner is not None else machine.phase.job_id if machine.phase is not None else None
     if holder is None or holder == job.id:
         return f"{machine.name} is needed for another role"
-    other = plan.snapshot.job(holder)
+    return f"{machine.name} is held by {_named(holder, job, plan)}"
+
+
+def _named(holder: UUID | None, job: JobView, plan: FleetPlan) -> str:
+    other = plan.snapshot.job(holder) if holder is not None else None
     # Jobs of other projects are not named.
     is_named = other is not None and other.name and other.project_id == job.project_id
-    whose = f'the job "{other.name}"' if is_named and other is not None else "another job"
-    return f"{machine.name} is held by {whose}"
+    return f'the job "{other.name}"' if is_named and other is not None else "another job"
 
 
-def _is_training_alone(held: Sequence[MachineView]) -> bool:
-    rolls_out = any(m.phase is not None and m.phase.role is Role.ROLLOUT for m in held)
+def _is_training_alone(held: Sequence[Held]) -> bool:
+    rolls_out = any(phase.role is Role.ROLLOUT for _, phase in held)
     return has_active(held, Role.TRAIN) and not rolls_out

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-# Warm processes hold memory, so a machine keeps them for at most this many jobs.
+# Warm processes hold memory, so a machine keeps them for at most this many jobs, besides those whose agents it runs.
 MAX_WARM_JOBS = 4
 
 
@@ -28,11 +28,13 @@ class WarmCandidate:
     is_next: bool = False  # a phase of it follows here
     has_trainer_state: bool = False  # its last trainer ran here
     has_trained: bool = False  # somewhere
+    runs_agents: bool = False  # and does nothing else here
 
 
 def warm_choose(candidates: Sequence[WarmCandidate]) -> tuple[UUID, ...]:
     """Return the jobs whose processes are kept or started, the most urgent first."""
-    return tuple(one.job_id for one in sorted(candidates, key=_rank)[:MAX_WARM_JOBS])
+    room = MAX_WARM_JOBS + sum(one.runs_agents for one in candidates)
+    return tuple(one.job_id for one in sorted(candidates, key=_rank)[:room])
 
 
 def leaves_checkpoint(candidates: Sequence[WarmCandidate], job_id: UUID) -> bool:
@@ -40,6 +42,7 @@ def leaves_checkpoint(candidates: Sequence[WarmCandidate], job_id: UUID) -> bool
     trainer = next((one for one in candidates if one.job_id == job_id), None)
     if trainer is None:  # nothing may stay here, for example because the machine is cordoned
         return True
+    candidates = [one for one in candidates if not one.runs_agents]
     if len(candidates) <= MAX_WARM_JOBS:
         return False
     before = sum(

@@ -4,10 +4,12 @@ the same facts, statements are prepared, and rows mean the same as models."""
 import contextlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from unittest import mock
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -38,6 +40,7 @@ from seamlessflow.core.scheduling.decisions import Plan, QuarantineMachine
 from seamlessflow.core.scheduling.health import Patience
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import PhaseView
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, phase_make, publication_of, worker_make
 from tests.integration.control_plane.scheduling.test_control_gangs import orders_in_training
@@ -202,11 +205,13 @@ def test_rows_mean_the_same_as_the_models_that_a_lease_reads(cast: Cast) -> None
     )  # fmt: skip
 
     now = database_now()
-    phases = {phase.machine_id: phase_view(phase, now) for phase in live_phases()}
+    phases: dict[UUID, list[PhaseView]] = defaultdict(list)
+    for phase in live_phases():
+        phases[phase.machine_id].append(phase_view(phase, now))
     machines = Machine.objects.select_related("heartbeat").order_by("name")
     judged = {one.machine_id: one for one in MachineJudgement.objects.all()}
     by_models = tuple(
-        machine_view(machine, phases.get(machine.id), now, judged.get(machine.id)) for machine in machines
+        machine_view(machine, phases[machine.id], now, judged.get(machine.id)) for machine in machines
     )
     by_rows = machine_views()
     assert by_rows == by_models

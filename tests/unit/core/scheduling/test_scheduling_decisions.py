@@ -31,9 +31,8 @@ OTHER = UUID(int=2)
 
 
 def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
-    return MachineView(
-        id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
-    )
+    bare = MachineView(id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags))
+    return bare if phase is None else bare.with_phase(phase)
 
 
 def phase(role: Role, *, state: PhaseState = PhaseState.ACTIVE, job: UUID = JOB, fence: int = 1) -> PhaseView:
@@ -50,7 +49,7 @@ MULTIPLEXED = (machine("alpha", "rollout", "train"), machine("beta", "rollout"),
 AT_WORK = (
     replace(MULTIPLEXED[0], phase=ROLLOUT),
     replace(MULTIPLEXED[1], phase=phase(Role.ROLLOUT, fence=2)),
-    replace(MULTIPLEXED[2], phase=AGENT),
+    MULTIPLEXED[2].with_phase(AGENT),
 )
 
 
@@ -126,7 +125,7 @@ def test_a_job_on_recorded_trajectories_trains_on_one_machine_until_its_updates_
 
 def test_a_starting_job_runs_once_an_engine_and_the_agents_are_active() -> None:
     starting = replace(RUNNING, state=JobState.STARTING)
-    waiting = (AT_WORK[0], replace(AT_WORK[2], phase=replace(AGENT, state=PhaseState.STARTING)))
+    waiting = (AT_WORK[0], AT_WORK[2].with_phase(replace(AGENT, state=PhaseState.STARTING)))
     assert (
         plan_of(starting, machines=waiting).waiting_reasons[JOB] == "waiting for the agents to become active"
     )
@@ -147,7 +146,7 @@ def test_a_dedicated_machine_trains_for_as_long_as_the_job_runs() -> None:
     (lease,) = of_kind(plan, Lease)
     assert isinstance(lease, Lease)
     assert (lease.machine, lease.role, lease.num_batches, lease.then) == ("delta", Role.TRAIN, None, None)
-    starting = (*machines[1:2], replace(machines[2], phase=None), machines[3])
+    starting = (*machines[1:2], replace(machines[2], agents=()), machines[3])
     assert "delta" not in leases(plan_of(replace(RUNNING, state=JobState.STARTING), machines=starting))
 
 
@@ -241,7 +240,7 @@ def test_a_pause_lets_episodes_end_before_the_engines_stop() -> None:
     }
     assert drains == {"alpha": None, "gamma": EPISODE_GRACE_S}, "beta serves the last turns"
 
-    leaving = (*training[:2], replace(AT_WORK[2], phase=replace(AGENT, state=PhaseState.DRAINING)))
+    leaving = (*training[:2], AT_WORK[2].with_phase(replace(AGENT, state=PhaseState.DRAINING)))
     assert "beta" not in drained(plan_of(pausing, machines=leaving))
     gone = (*training[:2], MULTIPLEXED[2])
     assert "beta" in drained(plan_of(pausing, machines=gone))
@@ -396,9 +395,9 @@ def test_a_phase_of_a_finished_job_is_drained() -> None:
     assert len(of_kind(plan, DrainPhase)) == 3
 
 
-def test_agents_go_where_the_other_roles_can_still_be_filled() -> None:
-    machines = (machine("a", "agent", "train"), machine("b", "agent", "rollout"), machine("c", "rollout"))
-    plan = plan_of(QUEUED, machines=machines)
+def test_agents_go_to_a_machine_that_does_nothing_else_if_there_is_one() -> None:
+    mixed = replace(machine("a", "agent", "train"), agent_slots=4)
+    plan = plan_of(QUEUED, machines=(mixed, machine("b", "agent"), machine("c", "rollout")))
     assert leases(plan) == {"b": Role.AGENT, "c": Role.ROLLOUT}
 
 

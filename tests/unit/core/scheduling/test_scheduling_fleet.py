@@ -10,7 +10,8 @@ from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, SetNext
 from seamlessflow.core.scheduling.dry_run import dry_run
-from seamlessflow.core.scheduling.passes import fleet_plan
+from seamlessflow.core.scheduling.eligibility import num_slots
+from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
@@ -25,9 +26,8 @@ EXTERNAL = replace(RUNNING, has_external_agents=True)
 
 
 def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
-    return MachineView(
-        id=UUID(bytes=name.encode()[:16].ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
-    )
+    bare = MachineView(id=UUID(bytes=name.encode()[:16].ljust(16, b"\0")), name=name, tags=frozenset(tags))
+    return bare if phase is None else bare.with_phase(phase)
 
 
 def working(name: str, job: UUID, role: Role, *tags: str, num_in_flight: int = 0) -> MachineView:
@@ -44,7 +44,7 @@ def working(name: str, job: UUID, role: Role, *tags: str, num_in_flight: int = 0
 
 
 def roles(snapshot: Snapshot, job: UUID) -> dict[str, Role]:
-    return {m.name: m.phase.role for m in snapshot.held_by(job) if m.phase is not None}
+    return {machine.name: phase.role for machine, phase in snapshot.held_by(job)}
 
 
 def test_two_jobs_that_hold_what_the_other_needs_do_not_wait_for_ever() -> None:
@@ -149,7 +149,9 @@ def seen(snapshot: Snapshot) -> list[str]:
     ]
 
 
-TAGS = st.sampled_from([{"rollout"}, {"train"}, {"rollout", "train"}, {"agent"}, {"rollout", "gpu"}])
+TAGS = st.sampled_from(
+    [{"rollout"}, {"train"}, {"rollout", "train"}, {"agent"}, {"rollout", "gpu"}, {"agent", "rollout"}]
+)
 
 
 @st.composite
@@ -159,15 +161,17 @@ def fleets(draw: st.DrawFn) -> Snapshot:
     gangs = {job_id: draw(st.sampled_from([1, 1, 2])) for job_id in ids}
     machines = []
     for number in range(draw(st.integers(1, 9))):
-        one = machine(f"m{number}", *draw(TAGS))
-        able = [role for role in Role if role.value in one.tags]
+        one = replace(machine(f"m{number}", *draw(TAGS)), agent_slots=draw(st.sampled_from([1, 2, 4])))
+        if Role.AGENT.value in one.tags:
+            one = _with_agents(draw, one, ids)
+        able = [role for role in (Role.ROLLOUT, Role.TRAIN) if role.value in one.tags]
         is_working = draw(st.booleans())
         if able and is_working:
             job_id = draw(st.sampled_from(ids))
             role = draw(st.sampled_from(able))
             if role is Role.TRAIN and gangs[job_id] > 1:
                 continue  # a gang has no lone member
-            one = working(one.name, job_id, role, *one.tags)
+            one = replace(one, phase=working(one.name, job_id, role, *one.tags).phase)
             assert one.phase is not None
             state = draw(st.sampled_from([PhaseState.ACTIVE, PhaseState.STARTING, PhaseState.DRAINING]))
             num_batches = draw(st.none() | st.just(1)) if one.phase.role is Role.TRAIN else None
@@ -189,6 +193,7 @@ def fleets(draw: st.DrawFn) -> Snapshot:
             num_ready_groups=draw(st.sampled_from([0, 0, 4])),
             num_train_machines=gangs[job_id],
             has_external_agents=draw(st.booleans()),
+            agents_wanted=draw(st.sampled_from([1, 1, 3])),
             rollout_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),
             due_age_s=draw(st.sampled_from([1.0, 100.0])),
         )
@@ -201,6 +206,15 @@ def fleets(draw: st.DrawFn) -> Snapshot:
     )
 
 
+def _with_agents(draw: st.DrawFn, one: MachineView, jobs: list[UUID]) -> MachineView:
+    """Return the machine with agents of some jobs, of which one may be leaving."""
+    for job_id in draw(st.lists(st.sampled_from(jobs), unique=True, max_size=num_slots(one))):
+        agents = working(f"{one.name} {job_id.int}", job_id, Role.AGENT).agents[0]
+        state = draw(st.sampled_from([PhaseState.ACTIVE, PhaseState.ACTIVE, PhaseState.DRAINING]))
+        one = one.with_phase(replace(agents, state=state))
+    return one
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleets())
 def test_under_constant_demand_a_fleet_comes_to_rest_and_then_nothing_is_wasted(snapshot: Snapshot) -> None:
@@ -209,10 +223,10 @@ def test_under_constant_demand_a_fleet_comes_to_rest_and_then_nothing_is_wasted(
     assert not last.decisions, f"it does not come to rest: {seen(final)} {last.decisions}"
     plan = fleet_plan(final, final.jobs)
     held = {
-        job.id: [m for m in final.held_by(job.id) if m.phase is not None and m.phase.role is Role.ROLLOUT]
-        for job in final.jobs
+        job.id: [m for m, phase in final.held_by(job.id) if phase.role is Role.ROLLOUT] for job in final.jobs
     }
     given = {job.id: plan.shares.allocation.num_placed((job.id, Role.ROLLOUT)) for job in final.jobs}
+    _check_agents(final, plan)
     for job in plan.floors.admitted:
         assert len(held[job.id]) >= given[job.id], "everybody has what it was given"
         unmet = min(plan.demands[job.id].rollout, 9) - len(held[job.id])
@@ -227,6 +241,23 @@ def test_under_constant_demand_a_fleet_comes_to_rest_and_then_nothing_is_wasted(
                 assert len(held[one.phase.job_id]) <= max(given[one.phase.job_id], 1), (
                     f"{one.name} is above its holder's share, and {job.name} could use it: {seen(final)}"
                 )
+
+
+def _check_agents(final: Snapshot, plan: FleetPlan) -> None:
+    """At rest each admitted job has its agents, and none whose agents are the bottleneck lacks a slot that is free."""
+    for job in plan.floors.admitted:
+        if not job.has_agents:
+            continue
+        ours = [machine for machine, phase in final.held_by(job.id) if phase.role is Role.AGENT]
+        assert len(ours) >= plan.agents.num_given[job.id] >= 1
+        is_bottleneck = len(ours) < job.agents_wanted and plan.shares.has_enough_engines(job)
+        if not is_bottleneck or not _is_within_quota(job, final):
+            continue
+        for one in final.machines:
+            is_full = len(one.agents) >= num_slots(one)
+            assert Role.AGENT.value not in one.tags or one in ours or is_full, (
+                f"{one.name} has a free slot, and {job.name} could use it"
+            )
 
 
 def _is_within_quota(job: JobView, snapshot: Snapshot) -> bool:

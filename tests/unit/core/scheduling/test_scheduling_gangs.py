@@ -27,9 +27,8 @@ DUE = replace(RUNNING, num_ready_groups=4)
 
 
 def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
-    return MachineView(
-        id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
-    )
+    bare = MachineView(id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags))
+    return bare if phase is None else bare.with_phase(phase)
 
 
 def phase(
@@ -214,9 +213,11 @@ def test_of_two_jobs_that_train_on_the_same_machines_each_gets_its_turn() -> Non
 
     run = dry_run(snapshot)
 
-    trains = {m.name for m in run.final.held_by(JOB) if m.phase and m.phase.role is Role.TRAIN}
+    trains = {m.name for m, phase in run.final.held_by(JOB) if phase.role is Role.TRAIN}
     assert trains == {"alpha", "beta"}
-    assert [m.name for m in run.final.held_by(OTHER)] == ["zeta"], "its agents stay, and their turns are held"
+    assert [m.name for m, _ in run.final.held_by(OTHER)] == ["zeta"], (
+        "its agents stay, and their turns are held"
+    )
 
 
 def test_machines_do_not_wait_for_a_gang_that_the_fleet_cannot_hold() -> None:
@@ -225,7 +226,7 @@ def test_machines_do_not_wait_for_a_gang_that_the_fleet_cannot_hold() -> None:
     final = dry_run(
         Snapshot(machines=(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA), jobs=(greedy, other))
     ).final
-    assert {m.name for m in final.held_by(OTHER)} == {"alpha", "beta"}
+    assert {m.name for m, _ in final.held_by(OTHER)} == {"alpha", "beta"}
     assert dry_run(final).waiting[JOB] == (
         "3 machines must train together, but 2 can (alpha, beta): 2 have the tags: train"
     )

@@ -89,7 +89,8 @@ def machine(name: str, *tags: str, role: Role | None = None) -> MachineView:
         phase = PhaseView(
             id=UUID(int=machine_id.int + 1), job_id=JOB, role=role, state=PhaseState.ACTIVE, fence=1
         )
-    return MachineView(id=machine_id, name=name, tags=frozenset(tags), phase=phase)
+    bare = MachineView(id=machine_id, name=name, tags=frozenset(tags))
+    return bare if phase is None else bare.with_phase(phase)
 
 
 RUNNING = JobView(id=JOB, order=1, state=JobState.RUNNING, groups_per_batch=4, num_updates=10)

@@ -26,7 +26,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
-from seamlessflow.core.scheduling.eligibility import may_be_tried
+from seamlessflow.core.scheduling.eligibility import lease_rejection, may_be_tried, num_slots
 from seamlessflow.core.scheduling.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
@@ -66,21 +66,27 @@ def singly(plan: Plan) -> Iterator[Decision]:
 def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
     machines = {m.id: m for m in snapshot.machines}
-    live = {m.phase.id: m.phase for m in snapshot.machines if m.phase is not None}
+    live = {phase.id: phase for m in snapshot.machines for phase in m.phases}
     jobs = {job.id: job for job in snapshot.jobs}
     leased, moved, ended = [], [], []
+    num_agents = {m.id: len(m.agents) for m in snapshot.machines}
     for decision in plan.decisions:
         if isinstance(decision, LeaseGang):
             job = jobs[decision.job_id]
             assert len(decision.machines) == job.num_train_machines > 1, "all or none"
-            assert not any(m.phase and m.phase.role is Role.TRAIN for m in snapshot.held_by(job.id))
+            assert not any(phase.role is Role.TRAIN for _, phase in snapshot.held_by(job.id))
     for decision in singly(plan):
         assert decision.reason
         match decision:
             case Lease():
                 machine = machines[decision.machine_id]
-                leased.append(machine.id)
-                assert machine.phase is None
+                is_agent = decision.role is Role.AGENT
+                leased.append((machine.id, decision.job_id if is_agent else None))
+                job, admitted = jobs[decision.job_id], replace(machine, quarantine=None)
+                going_on = replace(job, state=JobState.RUNNING)
+                assert lease_rejection(admitted, going_on, decision.role) is None
+                num_agents[machine.id] += is_agent
+                assert not is_agent or num_agents[machine.id] <= num_slots(machine)
                 assert machine.is_healthy
                 assert not (machine.is_cordoned)
                 assert not (machine.is_draining)
@@ -109,11 +115,7 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
 def test_every_job_that_does_not_progress_has_a_reason(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
     for job in snapshot.jobs:
-        active = {
-            m.phase.role
-            for m in snapshot.held_by(job.id)
-            if m.phase is not None and m.phase.state is PhaseState.ACTIVE
-        }
+        active = {phase.role for _, phase in snapshot.held_by(job.id) if phase.state is PhaseState.ACTIVE}
         needed = {Role.ROLLOUT, Role.AGENT} if job.has_agents else {Role.ROLLOUT}
         needed = needed if job.has_rollout else {Role.TRAIN}
         assert plan.waiting_reasons[job.id] or needed <= active
@@ -132,7 +134,7 @@ def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: 
     plan = decide(snapshot)
     for lease in (d for d in plan.decisions if isinstance(d, Lease) and d.role is Role.ROLLOUT):
         job = next(job for job in snapshot.jobs if job.id == lease.job_id)
-        trains = any(m.phase is not None and m.phase.role is Role.TRAIN for m in snapshot.held_by(job.id))
+        trains = any(phase.role is Role.TRAIN for _, phase in snapshot.held_by(job.id))
         promised = any(
             isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in singly(plan)
         )
@@ -141,7 +143,9 @@ def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: 
             isinstance(d, DrainPhase) and "switches to training" in d.reason for d in plan.decisions
         )
         able = next(m for m in snapshot.machines if m.id == lease.machine_id).tags >= job.tags_of(Role.TRAIN)
-        waits = any(m.phase is not None and m.phase.is_leaving for m in snapshot.held_by(job.id))
+        waits = any(
+            phase.is_leaving and phase.role is not Role.AGENT for _, phase in snapshot.held_by(job.id)
+        )
         assert not (able and job.num_due_batches) or trains or promised or drained or waits or is_short
 
 
@@ -176,11 +180,11 @@ class World:
                     for member, lease in enumerate(decision.leases()):
                         self._lease(lease, GangView(id=gang_id, member=member))
                 case DrainPhase():
-                    self._set_phase(decision.machine, state=PhaseState.DRAINING, age_s=0.0)
+                    self._set_phase(decision.phase_id, state=PhaseState.DRAINING, age_s=0.0)
                 case FailPhase():
-                    self._end(decision.machine, has_failed=True)
+                    self._end(decision.phase_id, has_failed=True)
                 case SetDesiredVersion():
-                    self._set_phase(decision.machine, desired_version=decision.version)
+                    self._set_phase(decision.phase_id, desired_version=decision.version)
                 case MoveJob():
                     job = self.jobs[decision.job_id]
                     JOB_MOVES.check(job.state, decision.to_state)
@@ -200,12 +204,12 @@ class World:
             assert self.jobs[lease.job_id].tags_of(lease.role) <= machine.tags
             assert not machine.is_cordoned
         for machine in self.machines.values():
-            phase = machine.phase
-            if phase is not None and not phase.is_leaving and phase.role.value not in machine.tags:
-                assert phase.id in leaving
+            for phase in machine.phases:
+                if not phase.is_leaving and phase.role.value not in machine.tags:
+                    assert phase.id in leaving
         for job_id, reason in plan.waiting_reasons.items():
-            held = [m.phase for m in self.machines.values() if m.phase_of(job_id) is not None]
-            active = {phase.role for phase in held if phase is not None and phase.state is PhaseState.ACTIVE}
+            held = [phase for m in self.machines.values() for phase in m.phases if phase.job_id == job_id]
+            active = {phase.role for phase in held if phase.state is PhaseState.ACTIVE}
             assert reason or {Role.ROLLOUT, Role.AGENT} <= active
 
     def edit(self, name: str, edit: MachineEdit) -> None:
@@ -231,7 +235,7 @@ class World:
 
     def _lease(self, lease: Lease, gang: GangView | None = None) -> None:
         machine = self.machines[lease.machine]
-        assert machine.phase is None
+        assert lease_rejection(machine, self.jobs[lease.job_id], lease.role) is None
         self.num_phases += 1
         fence = self.fences[lease.machine] = self.fences.get(lease.machine, 0) + 1
         phase = PhaseView(
@@ -244,35 +248,35 @@ class World:
             gang=gang,
         )
         self.budgets[phase.id] = lease.num_batches
-        self.machines[lease.machine] = replace(machine, phase=phase)
+        self.machines[lease.machine] = machine.with_phase(phase)
 
-    def _set_phase(self, name: str, **changes: object) -> None:
-        machine = self.machines[name]
-        if machine.phase is not None:
-            self.machines[name] = replace(machine, phase=replace(machine.phase, **changes))  # type: ignore[arg-type]
+    def _place(self, phase_id: UUID) -> tuple[MachineView, PhaseView]:
+        return next((m, one) for m in self.machines.values() for one in m.phases if one.id == phase_id)
 
-    def _end(self, name: str, *, has_failed: bool = False) -> None:
-        machine = self.machines[name]
-        assert machine.phase is not None
-        job = self.jobs[machine.phase.job_id]
-        self.machines[name] = replace(machine, phase=None)
-        gang = machine.phase.gang
-        for fellow in list(self.machines.values()):
-            theirs = fellow.phase.gang if fellow.phase is not None else None
+    def _set_phase(self, phase_id: UUID, **changes: object) -> None:
+        machine, phase = self._place(phase_id)
+        self.machines[machine.name] = machine.with_phase(replace(phase, **changes))  # type: ignore[arg-type]
+
+    def _end(self, phase_id: UUID, *, has_failed: bool = False) -> None:
+        machine, phase = self._place(phase_id)
+        job = self.jobs[phase.job_id]
+        self.machines[machine.name] = machine.without_phase(phase_id)
+        gang = phase.gang
+        for fellow in [m.phase for m in self.machines.values() if m.phase is not None]:
+            theirs = fellow.gang
             if gang is not None and theirs is not None and theirs.id == gang.id:
                 failure = theirs.failure or ("it failed" if has_failed else "")
                 has_ended = theirs.has_ended or not has_failed
-                self._set_phase(fellow.name, gang=replace(theirs, failure=failure, has_ended=has_ended))
+                self._set_phase(fellow.id, gang=replace(theirs, failure=failure, has_ended=has_ended))
         is_counted = has_failed and not (gang is not None and gang.failure)  # a gang fails once
         self.jobs[job.id] = replace(job, num_failures=job.num_failures + is_counted)
-        phase = machine.phase
         if is_counted and machine.is_healthy:
             self.failures.append(
                 FailureView(machine_id=machine.id, job_id=job.id, role=phase.role, fence=phase.fence)
             )
         elif not has_failed and machine.quarantine is not None and phase.fence > machine.judged_fence:
             proven = replace(machine.quarantine, is_proven=True)
-            self.machines[name] = replace(self.machines[name], quarantine=proven)
+            self.machines[machine.name] = replace(self.machines[machine.name], quarantine=proven)
 
     def _pass_time(self, by_s: float) -> None:
         self.failures = [replace(failure, age_s=failure.age_s + by_s) for failure in self.failures]
@@ -295,35 +299,34 @@ class World:
         """Every healthy machine does one step of what it was told."""
         self._pass_time(10.0)
         for name, machine in list(self.machines.items()):
-            phase = machine.phase
             if not machine.is_healthy:
                 self.machines[name] = replace(machine, unheard_s=machine.unheard_s + 10.0)
-            if phase is None:
-                continue
-            self._set_phase(name, age_s=phase.age_s + 10.0)
-            if not machine.is_healthy:
-                continue
-            if phase.state is PhaseState.LEASED:
-                self._set_phase(name, state=PhaseState.STARTING)
-            elif phase.state is PhaseState.STARTING:
-                self._set_phase(name, state=PhaseState.ACTIVE, age_s=0.0)
-            elif phase.state is PhaseState.DRAINING:
-                self._end(name)
-            elif phase.role is Role.ROLLOUT and self._agents_live(phase.job_id):
-                job = self.jobs[phase.job_id]
-                self.jobs[job.id] = replace(job, num_ready_groups=job.num_ready_groups + 2)
-            elif phase.role is Role.TRAIN and (phase.gang is None or phase.gang.member == 0):
-                self._train(name, phase)
-            elif phase.gang is not None and phase.gang.has_ended:
-                self._end(name)  # released by its leader
+            for phase in machine.phases:
+                self._work(machine, phase)
+
+    def _work(self, machine: MachineView, phase: PhaseView) -> None:
+        phase = self._place(phase.id)[1]
+        self._set_phase(phase.id, age_s=phase.age_s + 10.0)
+        if not machine.is_healthy:
+            return
+        if phase.state is PhaseState.LEASED:
+            self._set_phase(phase.id, state=PhaseState.STARTING)
+        elif phase.state is PhaseState.STARTING:
+            self._set_phase(phase.id, state=PhaseState.ACTIVE, age_s=0.0)
+        elif phase.state is PhaseState.DRAINING:
+            self._end(phase.id)
+        elif phase.role is Role.ROLLOUT and self._agents_live(phase.job_id):
+            job = self.jobs[phase.job_id]
+            self.jobs[job.id] = replace(job, num_ready_groups=job.num_ready_groups + 2)
+        elif phase.role is Role.TRAIN and (phase.gang is None or phase.gang.member == 0):
+            self._train(phase)
+        elif phase.gang is not None and phase.gang.has_ended:
+            self._end(phase.id)  # released by its leader
 
     def _agents_live(self, job_id: UUID) -> bool:
-        return any(
-            (phase := m.phase_of(job_id)) is not None and phase.role is Role.AGENT
-            for m in self.machines.values()
-        )
+        return any(m.phase_of(job_id, Role.AGENT) is not None for m in self.machines.values())
 
-    def _train(self, name: str, phase: PhaseView) -> None:
+    def _train(self, phase: PhaseView) -> None:
         job = self.jobs[phase.job_id]
         if job.num_unpublished_batches:
             budget = self.budgets[phase.id]
@@ -338,7 +341,7 @@ class World:
             )
             self.budgets[phase.id] = None if budget is None else budget - 1
             if self.budgets[phase.id] == 0:
-                self._end(name)
+                self._end(phase.id)
         elif job.num_ready_groups >= job.groups_per_batch:
             left = job.num_ready_groups - job.groups_per_batch
             self.jobs[job.id] = replace(job, num_ready_groups=left, num_unpublished_batches=1)
@@ -358,13 +361,13 @@ class World:
             self.edit(name, MachineEdit(is_cordoned=not machine.is_cordoned))
         elif event == 4:
             self.edit(name, MachineEdit(is_draining=not machine.is_draining))
-        elif event == 5 and machine.phase is not None and self.chance.random() < 0.3:
-            self._end(name, has_failed=True)
+        elif event == 5 and machine.phases and self.chance.random() < 0.3:
+            self._end(self.chance.choice(machine.phases).id, has_failed=True)
 
     def _return(self, name: str) -> None:
         """A machine returns with a new boot, and the phases of the old one have failed."""
-        if self.machines[name].phase is not None:
-            self._end(name, has_failed=True)
+        for phase in self.machines[name].phases:
+            self._end(phase.id, has_failed=True)
         self.machines[name] = replace(self.machines[name], is_healthy=True, unheard_s=0.0)
 
     def heal(self, tags: dict[str, frozenset[str]]) -> None:
@@ -387,24 +390,31 @@ LAYOUTS = [
     {"alpha": {"rollout", "train"}, "beta": {"rollout"}, "gamma": {"agent"}},
     {"alpha": {"rollout", "train"}, "gamma": {"agent"}},
     {"alpha": {"train"}, "beta": {"rollout"}, "gamma": {"agent"}},
+    {"alpha": {"rollout", "train"}, "gamma": {"agent", "rollout"}},
 ]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
+    agent_slots=st.sampled_from([1, 2]),
     layout=st.sampled_from(LAYOUTS) | st.sampled_from(GANG_LAYOUTS),
     num_disturbances=st.integers(0, 60),
     cancel_at=st.none() | st.integers(0, 80),
     pause_at=st.none() | st.integers(0, 40),
 )
 def test_whatever_happens_every_job_reaches_one_end(
-    seed: int, layout: dict[str, set[str]], num_disturbances: int, cancel_at: int | None, pause_at: int | None
+    seed: int,
+    agent_slots: int,
+    layout: dict[str, set[str]],
+    num_disturbances: int,
+    cancel_at: int | None,
+    pause_at: int | None,
 ) -> None:
     chance = random.Random(seed)
     tags = {name: frozenset(wanted) for name, wanted in layout.items()}
     machines = {
-        name: MachineView(id=UUID(int=n), name=name, tags=tags[name])
+        name: MachineView(id=UUID(int=n), name=name, tags=tags[name], agent_slots=agent_slots)
         for n, name in enumerate(sorted(tags), 1)
     }
     jobs = {
@@ -448,7 +458,7 @@ def test_whatever_happens_every_job_reaches_one_end(
     for _ in range(5):
         world.cycle()
         world.work()
-    assert all(machine.phase is None for machine in world.machines.values())
+    assert not any(machine.phases for machine in world.machines.values())
     for job in world.jobs.values():
         if job.state is JobState.COMPLETED:
             assert job.published_batch == job.num_updates

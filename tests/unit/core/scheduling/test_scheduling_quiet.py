@@ -26,8 +26,8 @@ JOB = JOBS[0]
 
 
 @st.composite
-def timed_phases(draw: st.DrawFn, number: int) -> PhaseView:
-    role = draw(st.sampled_from([Role.TRAIN, Role.TRAIN, Role.ROLLOUT, Role.AGENT]))
+def timed_phases(draw: st.DrawFn, number: int, roles: tuple[Role, ...]) -> PhaseView:
+    role = draw(st.sampled_from(roles))
     gang = GangView(id=GANGS[0], member=number)
     return PhaseView(
         id=UUID(int=1000 + number),
@@ -41,20 +41,28 @@ def timed_phases(draw: st.DrawFn, number: int) -> PhaseView:
 
 
 @st.composite
+def timed_machines(draw: st.DrawFn, number: int) -> MachineView:
+    machine = MachineView(
+        id=UUID(int=100 + number),
+        name=f"m{number}",
+        tags=draw(
+            st.sampled_from([frozenset({"rollout", "train"}), frozenset({"rollout", "train", "agent"})])
+        ),
+        agent_slots=draw(st.sampled_from([None, 1, 2])),
+        is_healthy=draw(st.sampled_from([True, True, True, False])),
+        unheard_s=draw(st.sampled_from(AGES_S)),
+        quarantine=draw(st.none() | quarantines()),
+    )
+    for offset, roles in ((0, (Role.TRAIN, Role.TRAIN, Role.ROLLOUT)), (50, (Role.AGENT,))):
+        phase = draw(st.none() | timed_phases(number + offset, roles))
+        machine = machine if phase is None else machine.with_phase(phase)
+    return machine
+
+
+@st.composite
 def timed_snapshots(draw: st.DrawFn) -> Snapshot:
     """Return snapshots in which time matters: little else holds jobs up, and ages are near the limits."""
-    machines = tuple(
-        MachineView(
-            id=UUID(int=100 + n),
-            name=f"m{n}",
-            tags=frozenset({"rollout", "train"}),
-            is_healthy=draw(st.sampled_from([True, True, True, False])),
-            unheard_s=draw(st.sampled_from(AGES_S)),
-            phase=draw(st.none() | timed_phases(n)),
-            quarantine=draw(st.none() | quarantines()),
-        )
-        for n in range(draw(st.integers(1, 4)))
-    )
+    machines = tuple(draw(timed_machines(n)) for n in range(draw(st.integers(1, 4))))
     jobs = tuple(
         JobView(
             id=job_id,
@@ -83,6 +91,7 @@ def later(snapshot: Snapshot, by_s: float) -> Snapshot:
             machine,
             unheard_s=machine.unheard_s + by_s,
             phase=machine.phase and replace(machine.phase, age_s=machine.phase.age_s + by_s),
+            agents=tuple(replace(phase, age_s=phase.age_s + by_s) for phase in machine.agents),
             quarantine=machine.quarantine
             and replace(machine.quarantine, age_s=machine.quarantine.age_s + by_s),
         )
@@ -123,8 +132,9 @@ def test_quiet_ends_after_a_limit_and_does_not_end_at_once_for_ever(snapshot: Sn
         snapshot = later(snapshot, after_s + 0.001)
         num_looks += 1
         # Each phase passes seven limits, each machine two, each job five and each failure 13.
-        limit = 9 * len(snapshot.machines) + 5 * len(snapshot.jobs) + 13 * len(snapshot.failures)
-        assert num_looks <= limit
+        num_phases = sum(len(machine.phases) for machine in snapshot.machines)
+        limit = 7 * num_phases + 2 * len(snapshot.machines) + 5 * len(snapshot.jobs)
+        assert num_looks <= limit + 13 * len(snapshot.failures)
 
 
 def world(*, state: PhaseState = PhaseState.STARTING, age_s: float = 0.0) -> Snapshot:
