@@ -124,8 +124,8 @@ class MadeUpJob:
         return {
             "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "pool": "", "generation": 1,
             "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "", "role": "rollout",
-            "phase_state": "active", "version": 1, "open_state": "", "open_cause": "", "open_since": None,
-            "quarantine": None, "capabilities": {},
+            "phase_state": "active", "num_agents": 0, "version": 1, "open_state": "", "open_cause": "",
+            "open_since": None, "quarantine": None, "capabilities": {},
         }  # fmt: skip
 
     def _answer(self, route: Route) -> None:

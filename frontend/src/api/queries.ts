@@ -229,16 +229,19 @@ export function usePreview(machineId: string, edit: MachineEdit | null) {
 
 const JOBS_EVERY_MS = 3000;
 
-/** The job of each machine. The live topic is shared by all projects, so it cannot include it. */
+/** The jobs of each machine. The live topic is shared by all projects, so it cannot include it. */
 export function useJobsOfMachines() {
   return useQuery({
     queryKey: ["machine-jobs"],
     queryFn: () => bodyOf(api.GET("/api/v1/machines", { params: { query: { limit: 500, offset: 0 } } })),
     select: (page) =>
       new Map(
-        page.results.flatMap(({ id, phase }) =>
-          phase?.job_id && phase.job_name ? [[id, { id: phase.job_id, name: phase.job_name }] as const] : [],
-        ),
+        page.results.map(({ id, phases }) => {
+          const known = phases.flatMap(({ job_id, job_name }): [string, string][] =>
+            job_id && job_name ? [[job_id, job_name]] : [],
+          );
+          return [id, [...new Map(known)].map(([id, name]) => ({ id, name }))] as const;
+        }),
       ),
     refetchInterval: JOBS_EVERY_MS,
   });

@@ -29,7 +29,7 @@ from seamlessflow.cli.demo_report import (
 )
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.identity import same_identity, wrapped
-from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS, machines_of
+from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
@@ -112,8 +112,7 @@ async def _run(
     example = asyncio.create_task(_example_make(home))
     is_interrupted = threading.Event()
     try:
-        machines = machines_of(layout, num_jobs=num_jobs)
-        async with running_stack(home, machines, before_said_up=welcome):
+        async with running_stack(home, LAYOUTS[layout], before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
             spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)

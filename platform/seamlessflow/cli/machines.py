@@ -36,9 +36,9 @@ def machines_list() -> None:
         click.echo("no machines yet; start one with `seamlessflow worker --name NAME --tags rollout,train`")
     for machine in rows:
         health = health_of(machine)
-        phase = machine["phase"]
-        work = (
-            f"{phase['role']} {phase['state']} for {phase['job_name'] or 'another project'}" if phase else ""
+        work = "; ".join(
+            f"{phase['role']} {phase['state']} for {phase['job_name'] or 'another project'}"
+            for phase in machine["phases"]
         )
         line = f"{machine['name']:<16} {health:<8} generation {machine['generation']:<4} {_desired(machine):<32} "
         click.echo((line + work).rstrip())

@@ -3,7 +3,7 @@ import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
-import { integer, NONE } from "../../ui/words/format";
+import { integer, NONE, plural } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
 import { hardwareSaid, healthOf, quarantineSaid } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
@@ -11,8 +11,8 @@ import { ROLES, tagsInOrder } from "./tags";
 interface Props {
   machines: readonly MachineRow[];
   onEdit: ((machineId: string) => void) | null;
-  /** The job of each machine. Jobs of other projects are not included. */
-  jobs: ReadonlyMap<string, { id: string; name: string }>;
+  /** The jobs of each machine. Those of other projects are not included. */
+  jobs: ReadonlyMap<string, readonly { id: string; name: string }[]>;
 }
 
 export function MachineTable({ machines, onEdit, jobs }: Props) {
@@ -67,13 +67,14 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
                 {machine.role ? (
                   <>
                     {machine.role} <StateBadge state={machine.phase_state ?? ""} />
+                    <span className="muted">{agentWords(machine)}</span>
                   </>
                 ) : (
                   NONE
                 )}
               </td>
               <td className="job-cell">
-                <JobLink job={machine.role ? jobs.get(machine.id) : undefined} />
+                <JobLinks jobs={machine.role ? (jobs.get(machine.id) ?? []) : []} />
               </td>
               <td className="number">{integer(machine.version)}</td>
               <td className="hardware">{hardwareSaid(machine.capabilities)}</td>
@@ -86,13 +87,22 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
   );
 }
 
-function JobLink({ job }: { job: { id: string; name: string } | undefined }) {
-  if (!job) return NONE;
-  return (
-    <Link to={`/jobs/${job.id}`} title={job.name}>
-      {job.name}
-    </Link>
-  );
+function JobLinks({ jobs }: { jobs: readonly { id: string; name: string }[] }) {
+  if (jobs.length === 0) return NONE;
+  return jobs.map((job, place) => (
+    <span key={job.id}>
+      {place > 0 ? ", " : null}
+      <Link to={`/jobs/${job.id}`} title={job.name}>
+        {job.name}
+      </Link>
+    </span>
+  ));
+}
+
+/** Says for how many jobs a machine runs agents, unless its role tells it already. */
+function agentWords({ role, num_agents }: MachineRow): string {
+  if (num_agents === 0 || (role === "agent" && num_agents === 1)) return "";
+  return role === "agent" ? ` of ${num_agents} jobs` : ` and agents of ${plural(num_agents, "job")}`;
 }
 
 export function Tag({ tag }: { tag: string }) {

@@ -28,7 +28,7 @@ const WINDOWS_MS: Readonly<Record<Window, number>> = { "2 min": 120_000, "15 min
 
 // From this many machines on, the page offers a search.
 const MANY = 12;
-const NO_JOBS: ReadonlyMap<string, { id: string; name: string }> = new Map();
+const NO_JOBS: ReadonlyMap<string, readonly { id: string; name: string }[]> = new Map();
 
 export default function MachinesPage() {
   useTitle("Machines");

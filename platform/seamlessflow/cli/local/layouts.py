@@ -1,18 +1,17 @@
-"""The layouts of the demo's machines: two that compute, and one for the agents of each job. A layout only assigns
+"""The layouts of the demo's machines: two that compute, and one for the agents of all jobs. A layout only assigns
 tags."""
 
 from seamlessflow.cli.local.machines import LocalMachine
 
 MULTIPLEXED = "multiplexed"
-AGENT_MACHINES = ("gamma", "delta", "epsilon", "zeta")
-MAX_JOBS = len(AGENT_MACHINES)
+MAX_JOBS = 4  # as many as a machine runs agents for, by default
 
 
 def _machines(alpha: tuple[str, ...], beta: tuple[str, ...]) -> tuple[LocalMachine, ...]:
     return (
         LocalMachine("alpha", alpha, core=0),
         LocalMachine("beta", beta, core=1),
-        LocalMachine(AGENT_MACHINES[0], ("agent",)),
+        LocalMachine("gamma", ("agent",)),
     )
 
 
@@ -21,9 +20,3 @@ LAYOUTS = {
     "colocated": _machines(("rollout", "train"), ("rollout", "train")),
     "disaggregated": _machines(("train",), ("rollout",)),
 }
-
-
-def machines_of(layout: str, *, num_jobs: int = 1) -> tuple[LocalMachine, ...]:
-    """Return the machines of a layout, with as many for agents as there are jobs."""
-    more = AGENT_MACHINES[1:num_jobs]
-    return (*LAYOUTS[layout], *(LocalMachine(name, ("agent",)) for name in more))

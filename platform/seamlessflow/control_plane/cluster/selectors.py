@@ -1,5 +1,6 @@
 """Reads machines, narrowed to the pools that the caller's projects may use."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
@@ -12,6 +13,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.pools import OPEN_POOL
+from seamlessflow.core.types.tags import Role
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
@@ -35,6 +37,11 @@ def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
         .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))
         .order_by("name")
     )
+
+
+def phases_ranked(phases: Iterable[Phase]) -> list[Phase]:
+    """Return live phases of a machine: the one that rolls out or trains, then its agents, the oldest first."""
+    return sorted(phases, key=lambda phase: (phase.role == Role.AGENT, phase.fence))
 
 
 def pools_visible(*, access: Access) -> frozenset[str]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from seamlessflow.control_plane.cluster.selectors import phases_ranked
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -63,7 +64,10 @@ class MachineOutput(serializers.Serializer):
         help_text="Why the platform gives the machine no work for now; null if it does."
     )
     heartbeat = serializers.SerializerMethodField()
-    phase = serializers.SerializerMethodField()
+    phase = serializers.SerializerMethodField(help_text="The first of `phases`.")
+    phases = serializers.SerializerMethodField(
+        help_text="Its live phases: the one that rolls out or trains, then those of agents."
+    )
 
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)
@@ -82,7 +86,11 @@ class MachineOutput(serializers.Serializer):
         return None if heartbeat is None else MachineHeartbeatOutput(heartbeat).data
 
     def get_phase(self, machine: Any) -> MachinePhaseOutput(allow_null=True):  # type: ignore[valid-type]
-        return MachinePhaseOutput(machine.live_phases[0]).data if machine.live_phases else None
+        ranked = phases_ranked(machine.live_phases)
+        return MachinePhaseOutput(ranked[0]).data if ranked else None
+
+    def get_phases(self, machine: Any) -> MachinePhaseOutput(many=True):  # type: ignore[valid-type]
+        return MachinePhaseOutput(phases_ranked(machine.live_phases), many=True).data
 
 
 class MachineEditInput(serializers.Serializer):

@@ -4,10 +4,12 @@ Takes model instances; returns rows as `core.protocol.live_rows` types them: pla
 milliseconds, shown ids. Invariant: a row depends only on what was read, so equal states give equal rows.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import overload
 
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.selectors import phases_ranked
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
@@ -78,8 +80,10 @@ def phase_row(phase: Phase) -> PhaseRow:
     }
 
 
-def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> MachineRow:
-    """Return the row of a machine, without `received_at`, which changes with every heartbeat and tells nothing else."""
+def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) -> MachineRow:
+    """Return the row of a machine with its live phases, without `received_at`, which changes with every heartbeat and
+    tells nothing else."""
+    phase = next(iter(phases_ranked(phases)), None)
     heartbeat = getattr(machine, "heartbeat", None)
     return {
         "id": show_id(IdKind.MACHINE, machine.id),
@@ -93,6 +97,7 @@ def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> M
         "reason": machine.reason,
         "role": Role(phase.role) if phase is not None else None,
         "phase_state": PhaseState(phase.state) if phase is not None else None,
+        "num_agents": sum(one.role == Role.AGENT for one in phases),
         "version": phase.served_version if phase is not None else None,
         "open_state": heartbeat.open_state if heartbeat is not None else "",
         "open_cause": heartbeat.open_cause if heartbeat is not None else "",

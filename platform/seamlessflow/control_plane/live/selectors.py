@@ -3,6 +3,7 @@
 A snapshot holds the newest rows of each kind. `truncated` names the kinds that have older rows, which REST lists.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TypeVar
@@ -133,13 +134,15 @@ def live_phases() -> list[Phase]:
 
 def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]:
     """Return rows by name, with health by the server's clock."""
-    by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
+    by_machine: dict[UUID, list[Phase]] = defaultdict(list)
+    for phase in live_phases() if phases is None else phases:
+        by_machine[phase.machine_id].append(phase)
     now = database_now()
     rows = {}
     for machine in Machine.objects.select_related("heartbeat", "judgement").order_by("name"):
         heartbeat = getattr(machine, "heartbeat", None)
         is_healthy = heartbeat is not None and heartbeat.is_heard(now)
-        rows[machine.name] = machine_row(machine, by_machine.get(machine.id), is_healthy=is_healthy)
+        rows[machine.name] = machine_row(machine, by_machine[machine.id], is_healthy=is_healthy)
     return rows
 
 

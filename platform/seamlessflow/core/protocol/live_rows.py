@@ -71,6 +71,7 @@ class MachineCapabilities(TypedDict, total=False):
     engine_kinds: list[str]
     engine_problems: dict[str, str]
     software: dict[str, str]
+    agent_slots: int | None
     rendezvous: str
 
 
@@ -93,8 +94,11 @@ class MachineRow(TypedDict):
     is_draining: bool
     is_healthy: bool
     reason: str
-    role: Role | None
+    role: Annotated[
+        Role | None, msgspec.Meta(description="Of the phase that rolls out or trains, else of its agents.")
+    ]
     phase_state: PhaseState | None
+    num_agents: Annotated[int, msgspec.Meta(description="Number of jobs whose agents it runs.")]
     version: int | None
     open_state: Annotated[
         str, msgspec.Meta(description="The current state of its ledger; empty before the first heartbeat.")
