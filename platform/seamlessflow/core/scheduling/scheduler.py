@@ -28,6 +28,7 @@ from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
 from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.moves import agent_drains, job_moves, next_moves, spare_leases
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
+from seamlessflow.core.scheduling.pausing import pausing_drains
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.scheduling.waiting import waiting_reason
@@ -61,7 +62,7 @@ def decide(snapshot: Snapshot) -> Plan:
     for job in running:
         decisions += _run(job, plan)
         waiting[job.id] = waiting_reason(job, plan)
-    decisions += [*next_moves(plan), *quota_drains(plan), *spare_leases(plan)]
+    decisions += [*next_moves(plan), *quota_drains(plan), *pausing_drains(plan), *spare_leases(plan)]
     kept = (
         d
         for d in within_quotas(decisions, plan)

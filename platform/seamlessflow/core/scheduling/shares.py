@@ -131,6 +131,14 @@ class Shares:
         account = self._accounts[job.id]
         return account.project_level, account.level
 
+    def unmet_engines(self) -> dict[UUID, int]:
+        """Return how many engines more each job could use, for those that may have another one."""
+        return {
+            account.job.id: account.demand.rollout - account.num_engines
+            for account in self._accounts.values()
+            if account.has_unmet and account.may_have(1)
+        }
+
     def add_spare(self, job: JobView) -> bool:
         """Count a machine that nobody needs and that the job gets meanwhile. False if its quota is reached."""
         account = self._accounts[job.id]

@@ -16,6 +16,7 @@ from seamlessflow.core.scheduling.decisions import (
     FailPhase,
     Lease,
     MoveJob,
+    NextPhase,
     Plan,
     SetDesiredVersion,
 )
@@ -246,6 +247,30 @@ def test_a_pause_lets_episodes_end_before_the_engines_stop() -> None:
     assert "beta" in drained(plan_of(pausing, machines=gone))
     silent = (*training[:2], replace(leaving[2], is_healthy=False))
     assert "beta" in drained(plan_of(pausing, machines=silent))
+
+
+def test_a_pausing_job_keeps_one_engine_if_others_want_the_machines() -> None:
+    pausing = replace(RUNNING, desired=DesiredJobState.PAUSE, state=JobState.PAUSING)
+    engines = tuple(
+        machine(name, "rollout", phase=replace(ROLLOUT, id=UUID(int=500 + n), num_in_flight=n))
+        for n, name in enumerate(("one", "three", "two"), start=1)
+    )
+    agents = (machine("agents", "agent", phase=replace(AGENT, id=UUID(int=510))),)
+    other = replace(RUNNING, id=OTHER, order=1, engines_wanted=2, has_external_agents=True)
+    beside = (machine("other", "rollout", "train", phase=replace(ROLLOUT, id=UUID(int=520), job_id=OTHER)),)
+    plan = decide(Snapshot(machines=(*engines, *agents, *beside), jobs=(pausing, other)))
+    (drain,) = (d for d in plan.decisions if isinstance(d, DrainPhase) and d.machine != "agents")
+    assert (drain.machine, drain.then) == (
+        "one",
+        NextPhase(role=Role.ROLLOUT, job_id=OTHER, reason="its job pauses"),
+    )
+
+    greedy = replace(other, engines_wanted=9)
+    plan = decide(Snapshot(machines=(*engines, *agents, *beside), jobs=(pausing, greedy)))
+    assert drained(plan) == {"agents", "one", "three"}, "the busiest engine serves the last turns"
+    content = replace(other, engines_wanted=1)
+    plan = decide(Snapshot(machines=(*engines, *agents, *beside), jobs=(pausing, content)))
+    assert drained(plan) == {"agents"}
 
 
 def test_a_cancelled_job_does_not_wait_for_episodes_and_not_long_for_a_step() -> None:
