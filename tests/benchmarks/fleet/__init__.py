@@ -32,7 +32,7 @@ from tests.benchmarks.fleet.arrivals import (
     urgent_jobs,
 )
 from tests.benchmarks.fleet.jobs import JOBS
-from tests.benchmarks.fleet.running import Fleet, Window, machines
+from tests.benchmarks.fleet.running import Fleet, machines
 from tests.benchmarks.fleet.sides import NUM_MACHINES, SHORT_SIDES, SIDES
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
 from tests.fixtures.repository import ROOT
@@ -43,7 +43,6 @@ MEASURED_CODE = tuple(
     for part in ("platform", "workers", "tests/benchmarks/cluster", "tests/benchmarks/fleet", "tests/fakes")
 )
 NUM_ROUNDS = 3
-LONG, SHORT = Window(num_warm_ups=3, duration_s=60.0), Window(num_warm_ups=2, duration_s=20.0)
 WEIGHED_S = 45.0
 NUM_URGENT = 20
 SAID_MIN, SAID_SHORT_MIN = 45, 2
@@ -64,7 +63,7 @@ async def measure(*, is_short: bool = False, folder: Path = FOLDER) -> Sequence[
     steps = steps_of(parts(is_short=is_short))
     journal = Journal(
         folder / ("short" if is_short else "full"),
-        digest=digest_of((JOBS, [str(step) for step in steps], LONG, SHORT), MEASURED_CODE),
+        digest=digest_of([str(step) for step in steps], MEASURED_CODE),
     )
     _say(f"{len(steps)} runs, about {SAID_SHORT_MIN if is_short else SAID_MIN} minutes in all")
     await rounds_run(
@@ -79,9 +78,8 @@ async def measure(*, is_short: bool = False, folder: Path = FOLDER) -> Sequence[
 
 
 def parts(*, is_short: bool) -> list[tuple[Part, Sequence[Trial]]]:
-    window = SHORT if is_short else LONG
     sides = [
-        Trial(side.name, partial(sharing.measured, side=side, window=window))
+        Trial(side.name, partial(sharing.measured, side=side))
         for side in (SHORT_SIDES if is_short else SIDES)
     ]
     if is_short:

@@ -75,7 +75,10 @@ def newcomer_to_full_fleet(fleet: Fleet) -> Outcome:
 
 
 def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
-    """Let three projects of weights 1, 1 and 2 compete, then pause the heaviest one's job."""
+    """Let three projects of weights 1, 1 and 2 compete, then pause the heaviest one's job.
+
+    Its busiest engine stays until its agents have ended their episodes, so that one is told apart.
+    """
     projects_make(fleet.observer.database_url)
     fleet.retag(Side("weights", ()))
     job_ids: list[str] = []
@@ -92,7 +95,7 @@ def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
         shares = {job_id: seen.machine_s(job_id) / whole_s / entitled[job_id] for job_id in job_ids}
         paused_at = fleet.observer.now()
         fleet.client.job_edit(job_ids[-1], "pause", reason="benchmark")
-        left_s = await_left(Phases(fleet.observer.database_url), job_ids[-1], paused_at)
+        *left_s, last_s = await_left(Phases(fleet.observer.database_url), job_ids[-1], paused_at)
         hand_over_s = statistics.median(seen.hand_overs_s)
     finally:
         for job_id in job_ids:
@@ -101,11 +104,13 @@ def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
         f"share of its entitlement, {project}": shares[one]
         for project, one in zip(WEIGHTS, job_ids, strict=True)
     }
-    return Outcome(
-        {LEAST: min(shares.values()), LEFT: left_s / hand_over_s, "median hand-over, s": hand_over_s, **told},
-        seen.time_shares,
-        {},
-    )  # fmt: skip
+    figures = {
+        LEAST: min(shares.values()),
+        LEFT: max(left_s, default=last_s) / hand_over_s,
+        "its last engine left after, s": last_s,
+        "median hand-over, s": hand_over_s,
+    }
+    return Outcome(figures | told, seen.time_shares, {})
 
 
 def urgent_jobs(fleet: Fleet, num_jobs: int) -> Outcome:
@@ -166,15 +171,16 @@ def served_s(fleet: Fleet, job_id: str) -> float:
     return seconds
 
 
-def await_left(phases: Phases, job_id: str, since: datetime) -> float:
+def await_left(phases: Phases, job_id: str, since: datetime) -> Sequence[float]:
+    """Wait until all machines of a job work for others, and return how long each took, the longest last."""
     deadline_s = time.monotonic() + SERVED_LIMIT_S
-    while (seconds := phases.left_s(job_id, since)) == float("inf"):
+    while not (took_s := phases.left_s(job_id, since)) or took_s[-1] == float("inf"):
         if time.monotonic() > deadline_s:
             raise RunFailed(
                 f"machines of {job_id} do not work for others {SERVED_LIMIT_S:.0f} s after its pause"
             )
         time.sleep(POLL_S)
-    return seconds
+    return took_s
 
 
 def median_hand_over_s(observer: Observer, since: datetime) -> float:

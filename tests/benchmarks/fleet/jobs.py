@@ -127,3 +127,8 @@ JOBS = (
     FleetJob("seven-to-one", ratio=7, groups_per_batch=10, mean_tokens=87.5),
     FleetJob("fifteen-to-one", ratio=15, groups_per_batch=12, mean_tokens=93.75),
 )
+# They publish every few seconds, so that a smoke test sees several publications.
+SHORT_JOBS = (
+    FleetJob("short", ratio=3, groups_per_batch=2, mean_tokens=40),
+    FleetJob("shorter", ratio=7, groups_per_batch=3, mean_tokens=30),
+)

@@ -29,12 +29,13 @@ _SERVED = """
     WHERE j.id = %(job)s GROUP BY j.id
 """
 _LEFT = """
-    SELECT extract(epoch FROM max(coalesce(after.active_at, 'infinity')) - %(at)s)
+    SELECT extract(epoch FROM coalesce(after.active_at, 'infinity') - %(at)s) AS left_s
     FROM scheduling_phase before
     LEFT JOIN scheduling_phase after ON after.machine_id = before.machine_id AND after.fence = (
         SELECT min(fence) FROM scheduling_phase p WHERE p.machine_id = before.machine_id AND p.fence > before.fence)
     WHERE before.job_id = %(job)s AND before.role <> 'agent' AND before.leased_at <= %(at)s
       AND coalesce(before.ended_at, 'infinity') > %(at)s
+    ORDER BY left_s
 """
 _FAILED_STEPS = """
     SELECT count(*) FROM scheduling_phase WHERE job_id = %(job)s AND role = 'train' AND state = 'failed'
@@ -58,9 +59,9 @@ class Phases:
         seconds = self._rows(_SERVED, job_id)[0][0]
         return None if seconds is None else float(seconds)
 
-    def left_s(self, job_id: str, at: datetime) -> float:
-        """Return how long after a moment all machines that the job held then worked for others."""
-        return float(self._rows(_LEFT, job_id, at=at)[0][0])
+    def left_s(self, job_id: str, at: datetime) -> Sequence[float]:
+        """Return for each machine that the job held how long after a moment it worked again; inf: not yet."""
+        return [float(seconds) for (seconds,) in self._rows(_LEFT, job_id, at=at)]
 
     def num_failed_steps(self, job_id: str) -> int:
         return int(self._rows(_FAILED_STEPS, job_id)[0][0])

@@ -24,17 +24,10 @@ DEFAULT_PROJECT = "default"
 PACED_MACHINE = "tests.benchmarks.cluster.paced_machine"
 NUM_RUNNERS = 4
 POLL_S = 0.25
+NUM_WARM_UPS = 2  # versions of each job before a side is observed: engines and trainers were started by then
 START_LIMIT_S = 240.0
 LEDGER_S = 2.5  # machines report closed intervals with their heartbeats
 WORKING = tuple(f"node-{number}" for number in range(NUM_MACHINES))
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """How long a side is observed: from when each job has published so often, for so long."""
-
-    num_warm_ups: int
-    duration_s: float
 
 
 def machines() -> tuple[LocalMachine, ...]:
@@ -57,12 +50,12 @@ class Fleet:
     def observer(self) -> Observer:
         return Observer(self.client, self.cluster.stack.urls.database_url, WORKING)
 
-    def measure(self, side: Side, window: Window) -> Seen:
+    def measure(self, side: Side) -> Seen:
         """Return what a side did in its window. Raises RunFailed."""
         self.retag(side)
         with self.jobs_running(side) as job_ids:
-            self.await_versions(job_ids, window.num_warm_ups)
-            seen = self.observe(job_ids, window.duration_s)
+            self.await_versions(job_ids, NUM_WARM_UPS)
+            seen = self.observe(job_ids, side.observed_s)
             losses = {job_id: self.observer.losses(job_id) for job_id in job_ids}
         self.check(losses)
         return seen

@@ -9,7 +9,7 @@ from tests.benchmarks.cluster.journal import Entry
 from tests.benchmarks.cluster.rounds import Outcome
 from tests.benchmarks.fleet.jobs import PROMPT_TOKEN_S, FleetJob
 from tests.benchmarks.fleet.observing import HAND_OVER, IDLE, Seen
-from tests.benchmarks.fleet.running import Fleet, Window
+from tests.benchmarks.fleet.running import Fleet
 from tests.benchmarks.fleet.sides import AHEAD, ALONE, NUM_MACHINES, SHARED, SPLITS, Side
 from tests.benchmarks.report import Bound, Goal, Measured, Row
 
@@ -21,8 +21,8 @@ LOWEST, HIGHEST = Bound.AT_LEAST, Bound.AT_MOST
 Figures = Mapping[str, float]
 
 
-def measured(fleet: Fleet, side: Side, window: Window) -> Outcome:
-    seen = fleet.measure(side, window)
+def measured(fleet: Fleet, side: Side) -> Outcome:
+    seen = fleet.measure(side)
     return Outcome(figures_of(side, seen), seen.time_shares, {})
 
 

@@ -7,10 +7,10 @@ measuring all of them would take hours.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seamlessflow.core.types.tags import Role
-from tests.benchmarks.fleet.jobs import JOBS, FleetJob
+from tests.benchmarks.fleet.jobs import JOBS, SHORT_JOBS, FleetJob
 
 NUM_MACHINES = 8
 BOUND = 3  # of the side that is not synchronous
@@ -24,6 +24,7 @@ class Side:
     jobs: tuple[FleetJob, ...]
     split: tuple[int, ...] = ()
     max_staleness: int = 0
+    observed_s: float = 70.0  # some publications of each job
 
     def tag_of(self, job: FleetJob) -> str | None:
         return f"of-{job.name}" if self.split else None
@@ -38,11 +39,11 @@ class Side:
 
 
 def alone(job: FleetJob) -> Side:
-    return Side(f"{job.name} alone", (job,))
+    return Side(f"{job.name} alone", (job,), observed_s=40.0)
 
 
 def split(numbers: Sequence[int]) -> Side:
-    return Side(f"split {'+'.join(map(str, numbers))}", JOBS, tuple(numbers))
+    return Side(f"split {'+'.join(map(str, numbers))}", JOBS, tuple(numbers), observed_s=50.0)
 
 
 def splits_best(num: int) -> list[Side]:
@@ -62,6 +63,9 @@ def estimated_gain(numbers: Sequence[int]) -> float:
 SHARED = Side("shared, synchronous", JOBS)
 AHEAD = Side("shared, staleness 3", JOBS, max_staleness=BOUND)
 ALONE = tuple(alone(job) for job in JOBS)
-SPLITS = tuple(splits_best(3))
+SPLITS = tuple(splits_best(2))
 SIDES = (SHARED, *ALONE, *SPLITS, AHEAD)
-SHORT_SIDES = (SHARED, alone(JOBS[0]))
+SHORT_SIDES = (
+    Side("two short jobs", SHORT_JOBS, observed_s=20.0),
+    replace(alone(SHORT_JOBS[0]), observed_s=10.0),
+)
