@@ -3,10 +3,12 @@
 Takes the admitted jobs, in the order in which they are served, and what each could use. First comes training,
 which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
 max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. Nobody
-gets more than it could use or than its project's quota; what it leaves is lent to others.
+gets more than it could use or than its project's quota; what it leaves is lent to others. At last, on-policy jobs lend
+one another up to half of their engines, so that one batch ends after the other instead of all at once.
 
 Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
-proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine.
+proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine; what
+it lends, it lends to batches that end before its own, and it keeps half.
 """
 
 import heapq
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.demand import Demand
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
@@ -22,6 +25,8 @@ from seamlessflow.core.scheduling.floors import Floors
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.snapshot import JobView, Owner
 from seamlessflow.core.types.tags import Role
+
+KEPT_PART = 2  # a job keeps its share of engines divided by this when others finish their batches first
 
 
 @dataclass(slots=True)
@@ -59,6 +64,13 @@ class _Account:
     @property
     def project_level(self) -> float:
         return (self.project.num_shared + 1) / self.project.weight
+
+    @property
+    def is_in_batch(self) -> bool:
+        """Whether all its turns belong to one batch, which it can train only once the last of them has ended."""
+        is_on_policy = self.job.staleness_bound.num_batches_ahead == 1
+        is_counted = self.job.state is JobState.RUNNING and self.job.engines_wanted is not None
+        return is_on_policy and is_counted and self.num_engines > 0
 
     def may_have(self, num: int) -> bool:
         return self.project.quota is None or self.project.num_held + num <= self.project.quota
@@ -111,6 +123,12 @@ class Shares:
             by_priority[account.job.priority].append(account)
         for priority in sorted(by_priority, reverse=True):
             self._fill(by_priority[priority])
+            self._finish_batches(by_priority[priority])
+
+    def _num_missing(self, account: _Account, number: int) -> int:
+        """Return how many engines the job has in a class now beyond what it was given there so far."""
+        num_now = self.homes.of(account.engines).count(number)
+        return num_now - self.allocation.placed(account.engines).get(number, 0)
 
     def take_next(self, number: int, training: JobView) -> tuple[JobView, Role] | None:
         """Return who gets a machine of a class once `training` has trained there; None if nobody needs it."""
@@ -180,6 +198,48 @@ class Shares:
             return False
         account.count(num)
         return True
+
+    def _finish_batches(self, accounts: Iterable[_Account]) -> None:
+        """Let on-policy jobs whose batches end first have engines of those that end later, which keep half of theirs.
+
+        If all had equal parts, their batches would end late and at once, and then machines would wait for the steps.
+        """
+        in_order = sorted((one for one in accounts if one.is_in_batch), key=self._batch_order)
+        spare = {one.job.id: one.num_engines - max(one.num_engines // KEPT_PART, 1) for one in in_order}
+        lenders = [(place, one) for place, one in enumerate(in_order) if spare[one.job.id]]
+        for place, first in enumerate(in_order):
+            number = len(lenders) - 1
+            while first.has_unmet and number >= 0 and lenders[number][0] > place:
+                last = lenders[number][1]
+                wanted = min(first.demand.rollout - first.num_engines, spare[last.job.id])
+                spare[last.job.id] -= self._lend_engines(last, first, wanted)
+                if not spare[last.job.id]:
+                    lenders.pop(number)
+                number -= 1
+
+    def _batch_order(self, account: _Account) -> tuple[int, int, int]:
+        """The batch with the fewest turns left comes first; among equals, that of the job with the most engines."""
+        return (account.demand.rollout, -len(self.homes.of(account.engines)), account.job.order)
+
+    def _lend_engines(self, last: _Account, first: _Account, num: int) -> int:
+        """Give up to `num` engines of one job to another; returns how many. They are taken where the one has fewer than
+        it works on now and the other more. Levels stay those of fair shares; quotas count what is held."""
+        if first.project is not last.project and first.project.quota is not None:
+            num = min(num, first.project.quota - first.project.num_held)
+        placed = self.allocation.placed(last.engines)
+        common = [one for one in placed if one in first.engine_classes]
+        common.sort(key=lambda one: (-self._num_missing(first, one), self._num_missing(last, one), one))
+        num_left = num
+        for number in common:
+            for _ in range(min(num_left, placed.get(number, 0))):
+                self.allocation.remove(last.engines, number)
+                self.allocation.add(first.engines, first.engine_classes, (number,))
+                num_left -= 1
+        num_lent = num - num_left
+        for account, change in ((last, -num_lent), (first, num_lent)):
+            account.num_engines += change
+            account.project.num_held += change
+        return num_lent
 
     def _add_engine(self, account: _Account) -> bool:
         if not account.may_have(1):

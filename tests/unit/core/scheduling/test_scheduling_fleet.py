@@ -6,6 +6,7 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, SetNext
@@ -125,6 +126,41 @@ def test_engines_with_the_fewest_requests_are_taken_first() -> None:
         if isinstance(d, DrainPhase)
     ]
     assert sorted(drained) == ["m2", "m3"]
+
+
+def shares_of(*jobs: JobView, num_machines: int) -> list[int]:
+    """Return how many engines each job gets of machines that only roll out, beside one that trains."""
+    machines = (
+        machine("trains", "train"),
+        *(machine(f"m{number}", "rollout") for number in range(num_machines)),
+    )
+    snapshot = Snapshot(machines=machines, jobs=jobs)
+    allocation = fleet_plan(snapshot, snapshot.jobs).shares.allocation
+    return [allocation.num_placed((job.id, Role.ROLLOUT)) for job in jobs]
+
+
+def test_an_on_policy_batch_that_ends_first_has_engines_of_later_ones() -> None:
+    near = replace(EXTERNAL, engines_wanted=6)
+    far = replace(near, id=B, name="b", order=2, engines_wanted=20)
+    assert shares_of(far, near, num_machines=8) == [2, 6]
+    done = replace(near, engines_wanted=1)
+    assert shares_of(far, done, num_machines=8) == [7, 1], "the end of a batch leaves engines to the next one"
+    wide = replace(near, engines_wanted=19)
+    assert shares_of(far, wide, num_machines=8) == [2, 6], "the later batch keeps half of its share"
+
+
+def test_jobs_that_generate_ahead_have_equal_parts_whoever_is_nearer_to_its_end() -> None:
+    near = replace(EXTERNAL, engines_wanted=6, staleness_bound=StalenessBound(3))
+    far = replace(near, id=B, name="b", order=2, engines_wanted=20)
+    on_policy = replace(near, id=C, name="c", order=3, staleness_bound=StalenessBound(0))
+    assert shares_of(far, near, num_machines=8) == [4, 4]
+    assert shares_of(far, on_policy, num_machines=8) == [4, 4]
+
+
+def test_what_is_lent_exceeds_no_quota() -> None:
+    near = replace(EXTERNAL, engines_wanted=6, project_id=UUID(int=70), project_quota=4)
+    far = replace(EXTERNAL, id=B, name="b", order=2, engines_wanted=20, project_id=UUID(int=71))
+    assert shares_of(far, near, num_machines=8) == [4, 4]
 
 
 def test_a_waiting_reason_is_short_whatever_the_size_of_the_fleet() -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from hypothesis import given
 
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import MoveJob
@@ -134,8 +135,8 @@ def test_a_pool_is_offered_to_operators_only() -> None:
 
 def test_a_job_at_work_that_could_use_more_sees_whose_share_it_is() -> None:
     machines = tuple(machine(f"m{n}", *BOTH, job=A if n < 2 else B) for n in range(4))
-    alpha = replace(ALPHA, engines_wanted=4)
-    beta = replace(ALPHA, id=B, name="beta", order=2, engines_wanted=4)
+    alpha = replace(ALPHA, engines_wanted=4, staleness_bound=StalenessBound(3))
+    beta = replace(alpha, id=B, name="beta", order=2)
     queue = Queue(Snapshot(machines, (alpha, beta)))
     assert [(entry.job.name, entry.lack, entry.place) for entry in queue.entries] == [
         ("alpha", Lack.ENGINES, None),
