@@ -20,7 +20,7 @@ def rows(client: Client, job_id: str, kind: str) -> list[dict[str, Any]]:
 def test_a_new_job_goes_on_where_a_completed_one_stopped(
     platform: PlatformProcess, model_root: Path, lora: dict[str, int] | None
 ) -> None:
-    train = {} if lora is None else {"lora": lora}
+    train: dict[str, Any] = {} if lora is None else {"lora": lora}
     with platform.client() as client:
         older = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES, **train))
         assert client.job_wait(older["id"])["latest_version"] == NUM_UPDATES
