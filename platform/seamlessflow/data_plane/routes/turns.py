@@ -203,8 +203,9 @@ class TurnRoute:
                 for _ in range(request.num_choices)
             ]
         )
+        call_seed = session.call_seed(plan)
         choices = [
-            Choice(index, progress, _answer_text(session, request, plan))
+            Choice(index, progress, _answer_text(session, request, plan), call_seed)
             for index, progress in enumerate(progresses)
         ]
         is_recorded = recorded_id is not None

@@ -1,7 +1,8 @@
-"""Remembers the prompts that conversations of a job begin with, so that equal beginnings are made once.
+"""Remembers prompts of a job, so that equal ones are made once.
 
-All sessions of a group begin with the same messages. `prompt` takes what a helper would receive and who makes it, and
-returns the prompt: a remembered one, or a new one that all who ask for the same meanwhile share. Invariants: a prompt
+All sessions of a group begin with the same messages, and many go on alike. `prompt` takes what a helper would receive
+and who makes it, and returns the prompt: a remembered one, or a new one that all who ask for the same meanwhile share.
+`kept` and `keep` are the same without sharing, for prompts that are rarely equal. Invariants: a prompt
 is shared only between requests of which every byte is equal; a failure is never remembered; a request that is given up
 ends the making only if nobody else waits for it; the prompts take at most `max_bytes`.
 """
@@ -42,15 +43,30 @@ class RecentPrompts:
 
         is_lasting: the template writes the same at any time; otherwise only requests at the same time share a prompt.
         """
-        key = hashlib.blake2b(asked.body, digest_size=32).digest()
+        if (kept := self.kept(asked)) is not None:
+            return kept
+        prompt = await self._shared(_key(asked), asked, make)
+        if is_lasting:
+            self.keep(asked, prompt)
+        return prompt
+
+    def kept(self, asked: AskedPrompt) -> Prompt | None:
+        """Return the remembered prompt of an equal request."""
+        key = _key(asked)
         if (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             metrics.PROMPTS_REUSED.inc()
-            return kept
-        prompt = await self._shared(key, asked, make)
-        if is_lasting:
-            self._keep(key, prompt)
-        return prompt
+        return kept
+
+    def keep(self, asked: AskedPrompt, prompt: Prompt) -> None:
+        """Remember a prompt of a template that writes the same at any time."""
+        key = _key(asked)
+        if key in self._kept or (size := _num_bytes(prompt)) > self._max_bytes:
+            return
+        self._kept[key] = prompt
+        self._num_bytes += size
+        while self._num_bytes > self._max_bytes:
+            self._num_bytes -= _num_bytes(self._kept.popitem(last=False)[1])
 
     async def _shared(self, key: bytes, asked: AskedPrompt, make: MakePrompt) -> Prompt:
         making = self._making.get(key)
@@ -67,13 +83,9 @@ class RecentPrompts:
                 del self._making[key]
                 making.task.cancel()  # it is done, or nobody waits for it
 
-    def _keep(self, key: bytes, prompt: Prompt) -> None:
-        if key in self._kept or (size := _num_bytes(prompt)) > self._max_bytes:
-            return
-        self._kept[key] = prompt
-        self._num_bytes += size
-        while self._num_bytes > self._max_bytes:
-            self._num_bytes -= _num_bytes(self._kept.popitem(last=False)[1])
+
+def _key(asked: AskedPrompt) -> bytes:
+    return hashlib.blake2b(asked.body, digest_size=32).digest()
 
 
 def _num_bytes(prompt: Prompt) -> int:

@@ -46,10 +46,16 @@ class LiveJob:
     is_over: bool = False
     num_dataset_groups: int = 0  # groups of other jobs that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
-    recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)
+    recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)  # of first turns
+    recent_turns: RecentPrompts = field(default_factory=RecentPrompts)  # of later ones
     pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
+
+    @property
+    def has_equal_turns(self) -> bool:
+        """Whether equal turns of several sessions are likely: the platform's own runner begins them with one task."""
+        return self.spec.environment.name != "external"
 
     @property
     def session_ttl_s(self) -> float | None:
@@ -78,15 +84,21 @@ class LiveJob:
 
 @dataclass(slots=True)
 class Choice:
-    """One of a turn's n answers, while it grows: its tokens, its text, and how the client sees it."""
+    """One of a turn's n answers, while it grows: its tokens, its text, and how the client sees it.
+
+    `call_seed` gives its calls their identifiers; without one they are random.
+    """
 
     index: int
     progress: AnswerProgress
     text: AnswerText
+    call_seed: bytes = b""
     call_stem: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.call_stem = self.text.family.call_ids.new_stem()
+        ids = self.text.family.call_ids
+        seed = self.call_seed and self.call_seed + self.index.to_bytes(4)
+        self.call_stem = ids.stem_of(seed) if seed else ids.new_stem()
 
     @property
     def finish_reason(self) -> str:
@@ -160,6 +172,7 @@ class LiveSession:
     affinity: Affinity = field(init=False)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
     in_flight: dict[bytes, InFlight] = field(default_factory=dict)  # by request digest, the newest of each
+    call_seeds: set[bytes] = field(default_factory=set)  # that answers have, one for each prompt
     partials: dict[bytes, list[Partial]] = field(default_factory=dict)  # by request digest, the oldest first
     undelivered: dict[bytes, UUID] = field(
         default_factory=dict
@@ -185,6 +198,21 @@ class LiveSession:
             self.tree.add(row.node)
             if row.facts.request_digest is not None and not row.node.is_partial:
                 self.turns[row.facts.request_digest] = row.facts.turn_id
+
+    def call_seed(self, plan: TurnPlan) -> bytes:
+        """Return what the identifiers of a new turn's calls depend on; empty if they shall be random.
+
+        Sessions that ask the same give the calls of their first answers the same identifiers, so that their next turns
+        may be equal in every byte, and are rendered once. Further answers to the same prompt need other identifiers.
+        """
+        if not self.job.has_equal_turns:
+            return b""
+        seed = hashlib.blake2b(plan.prompt_ids, key=self.job.job_id.bytes, digest_size=16).digest()
+        is_known = self.tree.prompt_child(plan.parent, plan.digests, plan.context) is not None
+        if is_known or seed in self.call_seeds:
+            return b""
+        self.call_seeds.add(seed)
+        return seed
 
     def keep_partial(self, partial: Partial) -> None:
         self.partials.setdefault(partial.turn.request_digest, []).append(partial)

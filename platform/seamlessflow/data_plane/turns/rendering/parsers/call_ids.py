@@ -3,6 +3,7 @@
 Invariant: all calls of one answer have the same stem, by which clients' parallel calls are joined again.
 """
 
+import hashlib
 import re
 import secrets
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CallIds:
-    """One form of identifiers: prefix, random stem and number, both in hexadecimal digits."""
+    """One form of identifiers: prefix, stem and number, both in hexadecimal digits."""
 
     prefix: str
     num_stem_digits: int
@@ -18,6 +19,10 @@ class CallIds:
 
     def new_stem(self) -> str:
         return self.prefix + secrets.token_hex(self.num_stem_digits)[: self.num_stem_digits]
+
+    def stem_of(self, seed: bytes) -> str:
+        """Return a stem that only depends on the seed."""
+        return self.prefix + hashlib.blake2b(seed, digest_size=16).hexdigest()[: self.num_stem_digits]
 
     def call_id(self, stem: str, number: int) -> str:
         """Return the identifier of call `number` (from 0) of the answer with this stem."""
