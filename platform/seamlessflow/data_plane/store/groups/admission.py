@@ -116,6 +116,7 @@ async def pace_read(connection: Connection, job_id: UUID, published_batch: int) 
                 step_s=step_s, wait_s=wait_s or 0.0, sojourns_s=tuple(sojourns), longest_s=longest_s
             )
             for step_s, wait_s, sojourns, longest_s in await cursor.fetchall()
+            if longest_s is not None  # a batch whose groups are no more tells nothing about groups
         ]
     )
 
