@@ -51,6 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "fronts",
         "gateway",
         "gateways",
+        "heartbeats",
         "learning",
         "multiplexing",
         "scheduler",

@@ -3,12 +3,17 @@
 A fleet has machines of four kinds, a fifth of them for agents; a tenth of its jobs train on four machines together,
 and three in ten wait for a machine of which there are few. Before each measurement one job in a hundred has changed, as
 between two cycles. The larger fleet has ten times the machines and ten times the jobs. `decide` is measured as the
-leader calls it, and `preview` as a person calls it who retags a machine.
+leader calls it, and `preview` as a person calls it who retags a machine. Whole cycles on a database, with their
+statements, are measured by `scheduler_cycles`, each fleet on a database of its own.
 """
 
+import asyncio
+import gc
+import json
 import random
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -21,13 +26,24 @@ from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
+from tests.benchmarks.web_world import web_world
+from tests.fixtures.repository import ROOT
 
 SEED = 0
+CYCLE_PARTS = {
+    "snapshot_ms": "ms",
+    "decide_ms": "ms",
+    "write_ms": "ms",
+    "wall_ms": "ms",
+    "num_decisions": "decisions",
+    "num_statements": "statements",
+}
 NUM_ROUNDS = 4  # until the fleet is at work
 NUM_DECISIONS = 21
 NUM_PREVIEWS = 3
 LARGEST_GOAL_MS = 100.0
 GROWTH_GOAL = 13.0
+GC_THRESHOLDS = (20_000, 20, 50)
 SANDBOX_EVERY = 200  # machines; a job in twenty finds such a one for its agents
 SANDBOXED_PERCENT = 35  # of the jobs need one, so three in ten wait
 SPREAD = 37
@@ -47,6 +63,7 @@ SIZES = (Size(100, 10), Size(1000, 100), Size(10_000, 1000))
 
 
 async def measure() -> Sequence[Row]:
+    gc.set_threshold(*GC_THRESHOLDS)  # as the scheduler's process does
     chance = random.Random(SEED)
     decisions, previews = {}, {}
     for size in SIZES:
@@ -56,7 +73,37 @@ async def measure() -> Sequence[Row]:
         )
         edit = {snapshot.machines[0].id: MachineEdit(tags=["rollout"])}
         previews[size] = Measured([_cost_ms(partial(preview, snapshot, edit)) for _ in range(NUM_PREVIEWS)])
-    return [*_rows("decide", decisions, LARGEST_GOAL_MS), *_rows("preview", previews, None)]
+    cycles = [await _cycles(size) for size in SIZES]
+    return [
+        *_rows("decide", decisions, LARGEST_GOAL_MS),
+        *_rows("preview", previews, None),
+        *_cycle_rows(cycles),
+    ]
+
+
+async def _cycles(size: Size) -> Sequence[Mapping[str, float]]:
+    async with web_world() as world:
+        command = [sys.executable, "-m", "tests.benchmarks.scheduler_cycles", str(world.data.job_id)]
+        process = await asyncio.create_subprocess_exec(
+            *command, str(size.num_machines), str(size.num_jobs),
+            env={**world.environ, "PYTHONPATH": f"{ROOT}:{world.environ['PYTHONPATH']}"},
+            cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        told, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    cycles: Sequence[Mapping[str, float]] = json.loads(told.splitlines()[-1])
+    return cycles
+
+
+def _cycle_rows(cycles: Sequence[Sequence[Mapping[str, float]]]) -> list[Row]:
+    rows = []
+    for part, unit in CYCLE_PARTS.items():
+        measured = [Measured([cycle[part] for cycle in of_size]) for of_size in cycles]
+        for (smaller, before), (size, now) in pairwise(zip(SIZES, measured, strict=True)):
+            goal = Goal(1.0, Bound.AT_MOST, Quantity.RATIO) if part == "num_statements" else None
+            rows.append(Row(f"cycle, {part}, {size}", unit, now, str(smaller), before, goal))
+    return rows
 
 
 def _rows(name: str, measured: dict[Size, Measured], goal_ms: float | None) -> list[Row]:

@@ -4,12 +4,13 @@ Invariant: a decision that lost a race changes nothing; the next cycle decides a
 the caller gets the wake-ups to send.
 """
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef
 
 from seamlessflow.control_plane.cluster.models import Machine
@@ -53,6 +54,14 @@ from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 AUTHOR = "scheduler"
+# Rows are locked in one order, because a stand-by that takes over may write the same ones at the same time.
+_STORE_REASONS = """
+    WITH fresh AS (
+        SELECT j.id, told.reason FROM json_to_recordset(%s::json) AS told (id uuid, reason text)
+        JOIN jobs_job j ON j.id = told.id AND j.state <> ALL(%s)
+        ORDER BY j.id FOR NO KEY UPDATE OF j)
+    UPDATE jobs_job j SET waiting_reason = fresh.reason FROM fresh WHERE j.id = fresh.id
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -305,7 +314,13 @@ def _wake_up_of(phase_id: UUID, machine: str) -> WakeUp:
 
 
 def _waiting_reasons_store(plan: Plan) -> None:
-    """Write only the reasons that changed: most cycles write nothing."""
-    for job_id, reason in plan.waiting_reasons.items():
-        if plan.stored_reasons.get(job_id) != reason:
-            Job.objects.filter(id=job_id).exclude(state__in=TERMINAL_JOB_STATES).update(waiting_reason=reason)
+    """Write only the reasons that changed, all by one statement: most cycles write nothing."""
+    changed = [
+        {"id": str(job_id), "reason": reason}
+        for job_id, reason in sorted(plan.waiting_reasons.items())
+        if plan.stored_reasons.get(job_id) != reason
+    ]
+    if changed:
+        with connection.cursor() as cursor:
+            terminal = sorted(TERMINAL_JOB_STATES)
+            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal])

@@ -16,8 +16,10 @@ from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling import snapshot_rows
+from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.control_plane.worker_protocol.beats import machine_see
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.decisions import Plan
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, phase_make, worker_make
 
@@ -133,3 +135,23 @@ def test_fault_8_a_cycle_asks_as_often_however_many_jobs_there_are(cast: Cast) -
     jobs_add(job, 20, JobState.RUNNING)
     assert num_asked() <= few + 1, "the new specs are read once, by one statement"
     assert num_asked() == few
+
+
+def test_reasons_for_waiting_are_written_by_one_statement_and_not_to_jobs_that_are_over(cast: Cast) -> None:
+    job = cast.job()
+    jobs_add(job, 20, JobState.QUEUED)
+    over = Job.objects.filter(name="queued 0").get()
+    reasons = {one.id: f"waiting: {one.name}" for one in Job.objects.all()}
+    Job.objects.filter(id=over.id).update(state=JobState.CANCELLED)
+
+    with CaptureQueriesContext(connection) as queries:
+        plan_apply(Plan((), reasons, {job.id: reasons[job.id]}))
+
+    assert len(queries) == 1
+    stored = dict(Job.objects.values_list("id", "waiting_reason"))
+    assert stored.pop(over.id) == ""
+    assert stored.pop(job.id) == "", "what is stored already is not written"
+    assert stored == {job_id: reasons[job_id] for job_id in stored}
+    with CaptureQueriesContext(connection) as queries:
+        plan_apply(Plan((), reasons, reasons))
+    assert len(queries) == 0

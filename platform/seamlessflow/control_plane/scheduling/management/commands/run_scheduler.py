@@ -1,5 +1,6 @@
 """Run the scheduler: one leader decides, stand-bys wait. Ends cleanly on SIGTERM and SIGINT."""
 
+import gc
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +12,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from seamlessflow.control_plane.live.feeder import feeding
 from seamlessflow.control_plane.liveness import scheduler_watchdog
 from seamlessflow.control_plane.scheduling.leader import Leader
+
+GC_THRESHOLD = 20_000  # new containers until the next collection of the youngest
 
 
 class Command(BaseCommand):
@@ -39,6 +42,9 @@ class Command(BaseCommand):
             if alive_file:
                 alive_file.touch()
 
+        # A cycle makes many values that are gone with it: to search all others for cycles each time would cost more.
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 50)
         try:
             Leader(stop=stop, companion=feeding, on_turn=turned).run()
         finally:
