@@ -18,6 +18,9 @@ ASGI_APP = "seamlessflow.control_plane.asgi:application"
 HTTP_PROTOCOL = "seamlessflow.control_plane.connections:HttpProtocol"
 NUM_BACKGROUND_THREADS = 2
 GRACEFUL_S = 3
+KEEP_ALIVE_S = (
+    75  # longer than any client: machines of a large fleet would else meet a connection just closed
+)
 START_TIMEOUT_S = 90.0
 HEALTH_PATH = "/healthz"
 HEALTH_TIMEOUT_S = 5.0
@@ -75,6 +78,7 @@ def web_command(url: str) -> tuple[str, ...]:
         *_bound_to(url),
         *("--http", HTTP_PROTOCOL),
         *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
+        *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
         # Compressing the same frame for each socket would cost several times as much as sending it.
         *("--ws-per-message-deflate", "false"),
     )
