@@ -1,4 +1,4 @@
-"""Registers machines: `python -m tests.benchmarks.heartbeat_machines NUM` prints the secrets of their tokens as JSON."""
+"""Registers machines: `python -m tests.benchmarks.heartbeat_machines NUM` prints their secrets as JSON."""
 
 import json
 import sys

@@ -34,13 +34,13 @@ from tests.fixtures.repository import ROOT
 NUM_MACHINES = 1000
 WINDOW_S = 20.0
 NUM_WINDOWS = 3
-SETTLING_S = 20.0  # until each has been told the interval of this fleet
+TELLING_S = 20.0  # until each has been told the interval of this fleet
 RATE_SLACK = 1.1
 _LOST = f"""
     SELECT count(*) FROM cluster_machine m LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
     WHERE h.machine_id IS NULL OR extract(epoch FROM now() - h.received_at)
           > greatest({HEARTBEAT_LIMIT_S}, {LIMIT_INTERVALS} * h.interval_s)
-"""  # noqa: S608 - constants
+"""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ async def measure() -> Sequence[Row]:
         machines = [Machine(secret) for secret in await _register(world, NUM_MACHINES)]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(machine.run(http, world.base_url)) for machine in machines]
-            await asyncio.sleep(SETTLING_S)
+            await asyncio.sleep(TELLING_S)
             told_s = {machine.interval_s for machine in machines}
             windows = [await _window(world, machines) for _ in range(NUM_WINDOWS)]
             for task in tasks:

@@ -7,7 +7,7 @@ orders are announced by doorbells, so a longer interval delays neither.
 
 SHORTEST_INTERVAL_S = 1.0
 MAX_BEATS_PER_S = (
-    200.0  # of all machines together: about a sixth of one core for the web process and PostgreSQL
+    200.0  # of all machines together: less than half of one core for the web process and PostgreSQL
 )
 LIMIT_INTERVALS = 5
 HEARTBEAT_LIMIT_S = 15.0  # the shortest: smaller fleets send more often than a third of it
