@@ -27,7 +27,9 @@ def earlier_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _git("fetch", "--depth=1", "origin", EARLIER)
     if not _is_known():
         message = f"the revision {EARLIER[:12]} is not in this clone, so no upgrade can be tested"
-        assert os.environ.get("CI") != "true", message
+        # A shallow clone cannot have it; a whole one that lacks it is a mistake.
+        is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+        assert is_shallow or os.environ.get("CI") != "true", message
         pytest.skip(message)
     folder = tmp_path_factory.mktemp("earlier")
     archive = _git("archive", EARLIER, *PARTS)
