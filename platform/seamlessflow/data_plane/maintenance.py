@@ -48,7 +48,6 @@ class Maintenance:
             num_polls += 1
             try:
                 await self.refresh()
-                await self._tidy()
                 if num_polls % RENEW_EVERY == 0:
                     await self._renew()
                 await self._expire_partials()
@@ -56,22 +55,18 @@ class Maintenance:
                 log.warning("the database is unreachable: %s", str(error).strip())
 
     async def refresh(self) -> None:
-        """Read the engine table, and note which jobs are over."""
+        """Read the engine table, note which jobs are over, and mark published batches as applied."""
         jobs = {job.job_id: job for job in self._registry.jobs}
         async with self._pool.connection() as connection:
             engines = await engines_read(connection, secret=self._settings.secret_key)
             ended = await jobs_ended(connection, list(jobs)) if jobs else set()
+            await batches_applied_note(connection)
+            await evaluations_cancel(connection)
         for job_id in ended:
             jobs[job_id].is_over = True
         self._engines.jobs_over = ended
         self._watch.table_set(engines)
         self._engines.table_set(engines)
-
-    async def _tidy(self) -> None:
-        """Mark published batches as applied, and cancel the evaluations of ended jobs."""
-        async with self._pool.connection() as connection:
-            await batches_applied_note(connection)
-            await evaluations_cancel(connection)
 
     async def _renew(self) -> None:
         spoken = list(self._registry.groups_spoken())
