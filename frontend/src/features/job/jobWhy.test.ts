@@ -34,6 +34,17 @@ test("a pause by the platform is shown as a problem", () => {
   });
 });
 
+test("a job that is resumed before it has paused shows who resumed it, not who paused it", () => {
+  const resumed: JobRow = { ...JOB, state: "pausing", desired: "run" };
+  const own = { ...request(4, "pause", "it failed 6 times"), author: "platform" };
+  expect(whyOf(resumed, [own, request(5, "run", "mended")])).toEqual({
+    title: "Resumed by olga:",
+    text: "mended; it goes on as soon as it has paused",
+    isBad: false,
+  });
+  expect(whyOf(resumed, [own])?.text).toBe("it goes on as soon as it has paused");
+});
+
 test("a failed job shows the cause and the phase whose log explains it", () => {
   const failed: JobRow = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" };
   expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });

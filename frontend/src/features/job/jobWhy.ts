@@ -23,11 +23,19 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
   const stopped = STOPPED_BY_REQUEST[job.state];
   if (stopped) {
     const request = newestRequest(events, job.desired);
+    if (job.desired === "run") return resumedWhy(request);
     const isBad = request?.author === "platform"; // the job paused itself because its agents keep failing
     const by = request ? ` by ${isBad ? "the platform" : authorSaid(request.author)}` : "";
     return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Waiting:", text: job.waiting_reason, isBad: false } : null;
+}
+
+/** Why a job that is asked to run has stopped: it arrives at the pause before it goes on. */
+function resumedWhy(request: EventRow | undefined): Why {
+  const title = request ? `Resumed by ${authorSaid(request.author)}:` : "Resumed:";
+  const reason = request?.reason ? `${request.reason}; ` : "";
+  return { title, text: `${reason}it goes on as soon as it has paused`, isBad: false };
 }
 
 /** The phase that failed last: its log is the most useful. */

@@ -23,8 +23,14 @@ def ending_of(job: JobView) -> Ending | None:
     if job.num_remaining_updates == 0 and not job.awaits_evaluation:
         return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
     if job.desired is DesiredJobState.PAUSE or job.state is JobState.PAUSING:
-        return Ending(JobState.PAUSED, JobState.PAUSING, job.pause_reason or "paused by request")
+        return Ending(JobState.PAUSED, JobState.PAUSING, _why_paused(job))
     return None
+
+
+def _why_paused(job: JobView) -> str:
+    if job.desired is DesiredJobState.RUN:  # phases that are leaving cannot come back, so it arrives first
+        return "resumed before it had paused"
+    return job.pause_reason or "paused by request"
 
 
 def next_state(job: JobView, ending: Ending, *, is_drained: bool) -> JobState | None:

@@ -231,6 +231,17 @@ def test_cancelling_and_pausing_drain_first(desired: DesiredJobState, via: JobSt
     assert move.to_state is end
 
 
+def test_a_job_that_is_resumed_before_it_has_paused_does_not_say_that_a_request_paused_it() -> None:
+    """The platform had paused it, and a person resumed it at once."""
+    job = replace(RUNNING, state=JobState.PAUSING)
+    draining = replace(AT_WORK[0], phase=replace(ROLLOUT, state=PhaseState.DRAINING))
+    waiting = plan_of(job, machines=(draining,)).waiting_reasons[JOB]
+    assert waiting == "resumed before it had paused; waiting for alpha (rollout) to drain"
+    (move,) = plan_of(job, machines=MULTIPLEXED).decisions
+    assert isinstance(move, MoveJob)
+    assert (move.to_state, move.reason) == (JobState.PAUSED, "resumed before it had paused")
+
+
 def test_a_pause_lets_episodes_end_before_the_engines_stop() -> None:
     training = (replace(AT_WORK[0], phase=TRAIN), *AT_WORK[1:])
     pausing = replace(RUNNING, desired=DesiredJobState.PAUSE, state=JobState.PAUSING)
