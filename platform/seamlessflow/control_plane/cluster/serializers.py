@@ -78,7 +78,9 @@ class MachineOutput(serializers.Serializer):
         if judgement is None or judgement.quarantined_at is None:
             return None
         is_over = judgement.until_at <= database_now()
-        judgement.is_on_trial = is_over and bool(machine.live_phases)
+        judgement.is_on_trial = is_over and any(
+            phase.fence > judgement.judged_fence for phase in machine.live_phases
+        )
         return MachineQuarantineOutput(judgement).data
 
     def get_heartbeat(self, machine: Any) -> MachineHeartbeatOutput(allow_null=True):  # type: ignore[valid-type]

@@ -14,16 +14,18 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.evidence import PROVEN_S, REMEMBERED_S
 from seamlessflow.core.scheduling.snapshot import FailureView, QuarantineView
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 _OVER = ", ".join(f"'{state}'" for state in sorted(TERMINAL_JOB_STATES))
+_EXCLUSIVE = ", ".join(f"'{role}'" for role in sorted(EXCLUSIVE_ROLES))
 _WAS_LONG = f"p.ended_at - p.active_at >= interval '{PROVEN_S:g} seconds'"
 _ENDED_WELL = f"(p.state = '{PhaseState.ENDED}' AND p.active_at IS NOT NULL)"
 _FAILURES = f"""
     SELECT f.machine_id, f.job_id, f.role, f.fence, f.reason,
            extract(epoch FROM statement_timestamp() - f.ended_at)::float8,
            EXISTS (SELECT FROM scheduling_phase p
-                   WHERE p.machine_id = f.machine_id AND p.fence > f.fence AND ({_ENDED_WELL} OR {_WAS_LONG})),
+                   WHERE p.machine_id = f.machine_id AND p.fence > f.fence AND ({_ENDED_WELL} OR {_WAS_LONG})
+                         AND (p.role = '{Role.AGENT}') = (f.role = '{Role.AGENT}')),
            EXISTS (SELECT FROM scheduling_phase p
                    WHERE p.job_id = f.job_id AND p.role = f.role AND p.leased_at > f.leased_at
                          AND p.machine_id <> f.machine_id AND {_WAS_LONG})
@@ -38,8 +40,9 @@ _JUDGEMENTS = f"""
            extract(epoch FROM statement_timestamp() - q.quarantined_at)::float8,
            q.quarantined_at IS NOT NULL AND EXISTS (
                SELECT FROM scheduling_phase p
-               WHERE p.machine_id = q.machine_id AND p.fence > q.judged_fence AND {_ENDED_WELL})
-    FROM scheduling_machinejudgement q
+               WHERE p.machine_id = q.machine_id AND p.fence > q.judged_fence AND {_ENDED_WELL}
+                     AND (p.role <> '{Role.AGENT}' OR NOT m.tags::text[] && ARRAY[{_EXCLUSIVE}]))
+    FROM scheduling_machinejudgement q JOIN cluster_machine m ON m.id = q.machine_id
 """
 
 

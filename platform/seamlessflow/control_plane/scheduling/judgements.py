@@ -41,9 +41,12 @@ def machine_quarantine(decision: QuarantineMachine, *, author: str) -> bool:
 
 @transaction.atomic
 def machine_admit(decision: AdmitMachine, *, author: str) -> bool:
-    """End the quarantine of a machine that works again. False if it is in none any more."""
+    """End the quarantine of a machine that works again. False if it is in none any more, or in a later one."""
     machine = _machine_lock(decision.machine_id)
-    if machine is None or not _quarantine_end(machine):
+    if machine is None:
+        return False
+    known = MachineJudgement.objects.filter(machine=machine, judged_fence=decision.fence)
+    if not known.exists() or not _quarantine_end(machine):
         return False
     _record(machine, "machine.admitted", decision.reason, author, {})
     return True

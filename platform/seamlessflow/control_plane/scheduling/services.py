@@ -33,7 +33,7 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
     pools_of,
 )
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import (
     AdmitMachine,
     Decision,
@@ -129,8 +129,12 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
             return _pause(decision) or None
 
 
+@transaction.atomic
 def _pause(decision: PauseJob) -> bool:
-    """Ask a job to pause on the platform's own behalf. False if somebody ended or cancelled it meanwhile."""
+    """Ask a job to pause on the platform's own behalf. False if somebody resumed or ended it meanwhile."""
+    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=decision.job_id).first()
+    if job is None or job.desired != DesiredJobState.RUN or not _has_failed_since(job):
+        return False
     try:
         job_desire(
             job_id=decision.job_id, desired=DesiredJobState.PAUSE, reason=decision.reason, author=PLATFORM
@@ -138,6 +142,12 @@ def _pause(decision: PauseJob) -> bool:
     except ApplicationError:
         return False
     return True
+
+
+def _has_failed_since(job: Job) -> bool:
+    """Whether work of the job failed since a person resumed it; earlier failures are not held against it."""
+    failed = Phase.objects.filter(job=job, failure_cause=FailureCause.WORK.value)
+    return failed.exists() if job.resumed_at is None else failed.filter(ended_at__gt=job.resumed_at).exists()
 
 
 @transaction.atomic

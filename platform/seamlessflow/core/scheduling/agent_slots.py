@@ -4,7 +4,7 @@ Agents run beside whatever else their machine does, as many jobs at once as it h
 machine. A class holds the usable machines that no rule can tell apart, and as many units as they have slots; slots that
 jobs which do not run still use are left out. Where a machine gets no new agents (it is cordoned or in quarantine, or
 its supervisor cannot run them beside other work), each phase that may stay is a class of its own, open only to its job.
-After a quarantine, agents of one job try the machine out, unless it may roll out or train, which is a better trial.
+After a quarantine, agents of one job at a time try the machine out, beside what else tries it out.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from seamlessflow.core.scheduling.eligibility import (
     num_slots,
 )
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
-from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, ROLE_TAGS, Role
+from seamlessflow.core.types.tags import ROLE_TAGS, Role
 
 Classes = tuple[int, ...]
 
@@ -58,7 +58,7 @@ class SlotFleet:
         for machine in snapshot.machines:
             if not machine.is_healthy or machine.is_draining or Role.AGENT.value not in machine.tags:
                 continue
-            if machine.is_cordoned or not may_share(machine) or not _may_come(machine):
+            if machine.is_cordoned or not may_share(machine) or not may_be_tried(machine, Role.AGENT):
                 self._keep(machine)
                 continue
             judged = None if machine.quarantine is None else machine.id
@@ -125,9 +125,3 @@ def slots_open(machine: MachineView) -> int:
     """Return how many agent phases may be on a machine that gets new ones: on trial, one more than are there."""
     slots = num_slots(machine)
     return slots if machine.quarantine is None else min(slots, len(machine.agents) + 1)
-
-
-def _may_come(machine: MachineView) -> bool:
-    if machine.quarantine is None:
-        return True
-    return may_be_tried(machine) and machine.tags.isdisjoint(EXCLUSIVE_ROLES)

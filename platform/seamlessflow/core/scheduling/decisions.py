@@ -123,11 +123,13 @@ class QuarantineMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitMachine:
-    """End the quarantine of a machine that works again."""
+    """End the quarantine of a machine that works again. `fence`: up to which its failures were judged; a later
+    quarantine goes on."""
 
     machine_id: UUID
     machine: str
     reason: str
+    fence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

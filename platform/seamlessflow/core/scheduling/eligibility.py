@@ -8,6 +8,7 @@ heartbeat uses them to keep child processes warm (`may_keep_warm`).
 from collections.abc import Callable, Sequence
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.scheduling.evidence import is_proven
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
@@ -74,7 +75,7 @@ def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None
     """Return a reason if the machine fails phases and gets no work for now. A phase that runs there stays."""
     phase, quarantine = machine.phase_of(job.id, role), machine.quarantine
     stays = phase is not None and not phase.is_leaving
-    if quarantine is None or may_be_tried(machine) or stays:
+    if quarantine is None or may_be_tried(machine, role) or stays:
         return None
     until = f" until {quarantine.until_at:%H:%M:%S} UTC" if quarantine.until_at is not None else ""
     if quarantine.is_over:
@@ -82,13 +83,15 @@ def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None
     return f"{machine.name} is in quarantine{until}: {quarantine.reason}"
 
 
-def may_be_tried(machine: MachineView) -> bool:
-    """Whether the machine may get new work: after a quarantine, one phase tries it out. Agents that were there before
-    it are no trial."""
+def may_be_tried(machine: MachineView, role: Role) -> bool:
+    """Whether the machine may get new work of the role. After a quarantine, one phase that rolls out or trains tries it
+    out, and the agents of one job at a time do. Agents that were there before are no trial."""
     if machine.quarantine is None:
         return True
-    is_on_trial = any(phase.fence > machine.judged_fence for phase in machine.agents)
-    return machine.quarantine.is_over and machine.phase is None and not is_on_trial
+    if role is not Role.AGENT:
+        return machine.quarantine.is_over and machine.phase is None
+    tried = (phase for phase in machine.agents if phase.fence > machine.judged_fence)
+    return machine.quarantine.is_over and all(is_proven(phase) for phase in tried)
 
 
 def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:

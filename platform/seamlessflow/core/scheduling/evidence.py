@@ -1,7 +1,7 @@
 """What failures lately and work now say about machines and jobs.
 
-Takes a snapshot. Settled failures, and those on machines that are found to be to blame, say nothing about a job. What
-failed before a publication, or before somebody resumed the job, is not held against it.
+Takes a snapshot. Judged failures, and those on machines that are found to be to blame, say nothing about a job, except
+that it has tried. What failed before a publication, or before somebody resumed the job, is not held against it.
 """
 
 from collections import defaultdict
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import FailureView, MachineView, Owner, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
 
 PROVEN_S = 30.0  # a phase that is active for as long does useful work
 REMEMBERED_S = 3600.0  # older failures say nothing
@@ -22,7 +23,7 @@ MAX_MACHINES = 3  # a job that fails on so many machines, which fail nobody else
 
 class Evidence:
     """The failures that are not judged. `of_machine`: those since the machine last did good work; `of_owner`: those
-    of a job in a role since it last did."""
+    of a job in a role since it last did; `tries_of`: the same with those that are judged."""
 
     def __init__(self, snapshot: Snapshot, innocent: Collection[UUID] = ()) -> None:
         """`innocent`: machines whose failures are judged."""
@@ -31,6 +32,7 @@ class Evidence:
         self._lately: dict[Owner, list[FailureView]] = defaultdict(list)
         self.of_machine: dict[UUID, list[FailureView]] = defaultdict(list)
         self.of_owner: dict[Owner, list[FailureView]] = defaultdict(list)
+        self.tries_of: dict[Owner, list[FailureView]] = defaultdict(list)
         self._of_pair: dict[tuple[UUID, Owner], list[FailureView]] = defaultdict(list)
         self._working: dict[Owner, int] = {}
         for failure in snapshot.failures:
@@ -38,12 +40,15 @@ class Evidence:
             if machine is None or job is None:
                 continue
             self._lately[failure.owner].append(failure)
+            is_held_against = failure.age_s < min(job.published_s, job.resumed_s)
+            if is_held_against:
+                self.tries_of[failure.owner].append(failure)
             if failure.fence <= machine.judged_fence or machine.id in innocent:
                 continue
             self._of_pair[machine.id, failure.owner].append(failure)
             if not failure.machine_works and not _works_since(machine, failure):
                 self.of_machine[machine.id].append(failure)
-            if failure.age_s < min(job.published_s, job.resumed_s):
+            if is_held_against:
                 self.of_owner[failure.owner].append(failure)
 
     def without(self, guilty: Collection[UUID]) -> "Evidence":
@@ -118,7 +123,12 @@ def is_proven(phase: PhaseView) -> bool:
 
 
 def _works_since(machine: MachineView, failure: FailureView) -> bool:
-    return any(phase.fence > failure.fence and is_proven(phase) for phase in machine.phases)
+    """Whether a later phase of the same kind works: agents use no device, so they prove nothing of engines."""
+    is_agents = failure.role is Role.AGENT
+    return any(
+        phase.fence > failure.fence and (phase.role is Role.AGENT) is is_agents and is_proven(phase)
+        for phase in machine.phases
+    )
 
 
 def doubled(first_s: float, num: int, longest_s: float = LONGEST_S) -> float:

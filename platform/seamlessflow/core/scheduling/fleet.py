@@ -145,7 +145,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
         is_used = is_used or (machine.agent_slots is None and bool(machine.agents))
         if not machine.is_healthy or machine.is_draining or is_used:
             continue
-        if machine.is_cordoned or not may_be_tried(machine):
+        if machine.is_cordoned or not may_be_tried(machine, Role.ROLLOUT):
             if (staying := _staying(machine)) is not None:
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue

@@ -9,12 +9,13 @@ Invariants: a machine that is lost is no failure of anybody; what failed before 
 resumed the job, is not held against it; a failure leads to at most one quarantine. `judge` has no clock.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.scheduling.decisions import AdmitMachine, Judgement, PauseJob, QuarantineMachine
+from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection
 from seamlessflow.core.scheduling.evidence import (
     AVOIDED_S,
     LONGEST_RETRY_S,
@@ -31,13 +32,15 @@ from seamlessflow.core.scheduling.snapshot import (
     JobView,
     MachineView,
     Owner,
+    PhaseView,
     QuarantineView,
     Snapshot,
 )
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
 # A machine is to blame for so many failures in a row of jobs that work elsewhere, or of so many jobs that failed
-# nowhere else.
+# nowhere else although they could have worked there.
 MAX_OF_WORKING, MAX_JOBS = 2, 3
 MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
 
@@ -106,7 +109,7 @@ def _machines_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[Quaranti
     for machine in snapshot.machines:
         failures = evidence.of_machine.get(machine.id, ())
         counted = [failure for failure in failures if not evidence.is_suspect(failure.owner)]
-        if counted and (reason := _why_to_quarantine(machine, counted, evidence)):
+        if counted and (reason := _why_to_quarantine(machine, counted, evidence, snapshot)):
             num = 1 if machine.quarantine is None else machine.quarantine.num + 1
             yield QuarantineMachine(
                 machine_id=machine.id, machine=machine.name, reason=reason, num=num,
@@ -114,11 +117,14 @@ def _machines_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[Quaranti
             )  # fmt: skip
         elif machine.quarantine is not None and not failures and _is_cleared(machine):
             yield AdmitMachine(
-                machine_id=machine.id, machine=machine.name, reason="a phase has worked well on it again"
-            )
+                machine_id=machine.id, machine=machine.name, reason="a phase has worked well on it again",
+                fence=machine.judged_fence,
+            )  # fmt: skip
 
 
-def _why_to_quarantine(machine: MachineView, failures: list[FailureView], evidence: Evidence) -> str:
+def _why_to_quarantine(
+    machine: MachineView, failures: list[FailureView], evidence: Evidence, snapshot: Snapshot
+) -> str:
     """Return why a machine is to blame for its failures. The job of another project may read it, so no job is named."""
     roles = " and ".join(sorted({failure.role for failure in failures}))
     if machine.quarantine is not None:
@@ -126,20 +132,50 @@ def _why_to_quarantine(machine: MachineView, failures: list[FailureView], eviden
     of_working = [failure for failure in failures if evidence.works_elsewhere(failure)]
     if len(of_working) >= MAX_OF_WORKING:
         return f"{len(of_working)} {roles} phases failed on it, of jobs that work elsewhere"
-    jobs = {failure.job_id for failure in failures if evidence.fails_only_here(failure)}
+    only_here = [failure for failure in failures if evidence.fails_only_here(failure)]
+    if len({failure.job_id for failure in only_here}) < MAX_JOBS:
+        return ""
+    # Jobs that fit nowhere else tell nothing: each fails here, whatever its fault.
+    jobs = {failure.job_id for failure in only_here if _fits_elsewhere(failure, snapshot)}
     if len(jobs) >= MAX_JOBS:
         return f"{roles} phases of {len(jobs)} jobs failed on it, which fail nowhere else"
     return ""
 
 
+def _fits_elsewhere(failure: FailureView, snapshot: Snapshot) -> bool:
+    job = snapshot.job(failure.job_id)
+    return job is not None and any(
+        first_rejection(FIT_FILTERS, machine, job, failure.role) is None
+        for machine in snapshot.machines
+        if machine.id != failure.machine_id and _takes_work(machine)
+    )
+
+
+def _takes_work(machine: MachineView) -> bool:
+    return (
+        machine.is_healthy
+        and not machine.is_cordoned
+        and not machine.is_draining
+        and machine.quarantine is None
+    )
+
+
 def _is_cleared(machine: MachineView) -> bool:
     if machine.quarantine is not None and machine.quarantine.is_proven:
         return True
-    return any(phase.fence > machine.judged_fence and is_proven(phase) for phase in machine.phases)
+    return any(phase.fence > machine.judged_fence and is_proven(phase) for phase in _trials(machine))
+
+
+def _trials(machine: MachineView) -> Sequence[PhaseView]:
+    """Return the phases that may show that the machine works. Agents use no device, so they show nothing of a machine
+    that may roll out or train."""
+    if machine.tags.isdisjoint(EXCLUSIVE_ROLES):
+        return machine.agents
+    return [phase for phase in machine.phases if phase.role is not Role.AGENT]
 
 
 def _jobs_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[PauseJob]:
-    for owner, failures in evidence.of_owner.items():
+    for owner, failures in evidence.tries_of.items():
         job = snapshot.job(owner[0])
         if job is None or job.desired is not DesiredJobState.RUN or ending_of(job) is not None:
             continue
@@ -148,6 +184,7 @@ def _jobs_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[PauseJob]:
 
 
 def _why_to_pause(owner: Owner, failures: list[FailureView], evidence: Evidence) -> str:
+    """`failures`: all of them, whether a machine was to blame or not."""
     newest = min(failures, key=lambda one: one.age_s)
     if evidence.works_elsewhere(newest):
         return ""

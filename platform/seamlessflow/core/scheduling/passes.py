@@ -54,7 +54,13 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     for job in jobs:
         if fleet.is_choosy(job) and not fits_alone(fleet, homes, job):
             fleet.accept_all(job)
-    at_work = {job.id for job in jobs if job.state is not JobState.QUEUED or snapshot.held_by(job.id)}
+    # A job that rests and has no machine does not keep others waiting.
+    failing = {job_id for job_id, _ in resting}
+    at_work = {
+        job.id
+        for job in jobs
+        if snapshot.held_by(job.id) or (job.state is not JobState.QUEUED and job.id not in failing)
+    }
     floors = floors_admit(fleet, homes, jobs, at_work)
     demands = {
         job.id: _demand(job, snapshot.held_by(job.id), _is_gathering(fleet, job), resting)

@@ -14,12 +14,15 @@ from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import job_desire
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
+from seamlessflow.core.scheduling.decisions import AdmitMachine
 from seamlessflow.core.scheduling.evidence import PROVEN_S
 from seamlessflow.core.scheduling.judging import QUARANTINE_S
 from seamlessflow.core.scheduling.scheduler import decide
@@ -244,6 +247,68 @@ def test_a_job_that_fails_on_three_machines_pauses_by_the_platform(cast: Cast) -
     assert Event.objects.get(kind="job.desired").author == "platform"
     assert not MachineJudgement.objects.exists()
     assert not Phase.objects.filter(state__in=LIVE_PHASE_STATES).exists()
+
+
+def test_a_plan_from_before_a_person_resumed_the_job_does_not_pause_it_again(cast: Cast) -> None:
+    """As that of a scheduler that has lost its lock while it decided."""
+    workers = [worker_make(f"m{number}", "rollout", "train") for number in range(4)]
+    for worker in workers:
+        worker.heartbeat()
+    job = cast.job(is_running=True, environment={"name": "external"})
+    for worker in workers[:3]:
+        fail(phase_make(job, worker.machine, Role.ROLLOUT))
+    plan = decide(snapshot_load())
+    plan_apply(plan)
+    job_desire(job_id=job.id, desired=DesiredJobState.RUN, reason="mended", author="user:ada")
+    plan_apply(plan)
+
+    job.refresh_from_db()
+    assert (job.desired, job.pause_reason) == ("run", "")
+
+
+def test_a_plan_from_before_a_later_quarantine_does_not_end_it(cast: Cast) -> None:
+    _, workers = quarantined(cast)
+    phase = trial(workers["bad"])
+    assert phase_move(phase_id=phase.id, to=PhaseState.ACTIVE, reason="up", author="machine")
+    older(phase, PROVEN_S + 1.0)
+    plan = decide(snapshot_load())
+    assert any(isinstance(decision, AdmitMachine) for decision in plan.decisions)
+    MachineJudgement.objects.update(judged_fence=phase.fence, num_quarantines=2)
+    plan_apply(plan)
+
+    assert MachineJudgement.objects.get().quarantined_at is not None
+
+
+def test_agents_that_end_well_prove_nothing_of_a_machine_that_rolls_out(cast: Cast) -> None:
+    job, workers = quarantined(cast)
+    bad = workers["bad"]
+    agents = phase_make(job, bad.machine, Role.AGENT)
+    assert phase_move(phase_id=agents.id, to=PhaseState.ACTIVE, reason="up", author="machine")
+    path = f"machines/{show_id(IdKind.MACHINE, bad.machine.id)}"
+    backoff_end()
+    assert orjson.loads(cast.owner.call("GET", path).content)["quarantine"]["is_on_trial"]
+    assert phase_move(phase_id=agents.id, to=PhaseState.ENDED, reason="done", author="machine")
+    quarantine = seen(bad).quarantine
+    assert quarantine is not None
+    assert not quarantine.is_proven
+    assert not failures()["bad"].machine_works
+    Machine.objects.filter(id=bad.machine.id).update(tags=["agent"])
+    quarantine = seen(bad).quarantine
+    assert quarantine is not None
+    assert quarantine.is_proven, "it can do nothing else"
+
+
+def test_what_was_there_before_a_quarantine_is_no_trial(cast: Cast) -> None:
+    job, workers = fleet(cast)
+    bad = workers["bad"]
+    agents = phase_make(job, bad.machine, Role.AGENT)
+    for _ in range(2):
+        fail(phase_make(job, bad.machine, Role.ROLLOUT))
+    cycle()
+    backoff_end()
+    assert agents.fence < MachineJudgement.objects.get().judged_fence
+    path = f"machines/{show_id(IdKind.MACHINE, bad.machine.id)}"
+    assert not orjson.loads(cast.owner.call("GET", path).content)["quarantine"]["is_on_trial"]
 
 
 def test_only_work_that_failed_is_evidence(cast: Cast) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, PhaseState
-from seamlessflow.core.scheduling.decisions import DrainPhase, Lease
+from seamlessflow.core.scheduling.decisions import AdmitMachine, DrainPhase, Lease, QuarantineMachine
 from seamlessflow.core.scheduling.demand import agents_for
 from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.edits import MachineEdit
@@ -225,3 +225,44 @@ def test_the_queue_says_who_has_a_slot_and_until_when() -> None:
 @pytest.mark.parametrize("num_sessions, expected", [(0, 1), (88, 1), (89, 2), (177, 2), (178, 3)])
 def test_a_machine_more_is_wanted_once_no_group_fits_the_others(num_sessions: int, expected: int) -> None:
     assert agents_for(num_sessions, room=96 - 8 + 1) == expected
+
+
+MIXED = agent_machine("mixed", tags="agent rollout train")
+OVER = QuarantineView(reason="its phases failed", backoff_s=60.0, age_s=61.0)
+
+
+def test_a_job_that_fits_only_a_machine_after_its_quarantine_tries_it_out() -> None:
+    """Its agents waited for a phase that rolls out, which is leased only beside agents: for ever."""
+    machine = replace(MIXED, quarantine=OVER, judged_fence=3)
+    final = dry_run(Snapshot((machine,), (JOBS[0],))).final
+    assert {phase.role for _, phase in final.held_by(JOBS[0].id)} == {Role.AGENT, Role.ROLLOUT}
+
+
+def test_agents_say_nothing_of_a_machine_that_rolls_out() -> None:
+    """Agents use no device, so a machine whose device fails would be admitted and fail engines again and again."""
+    proven = replace(agents(JOBS[0]), fence=9, age_s=1000.0)
+    jobs = tuple(at_work(job) for job in JOBS[:2])
+    for machine, is_admitted in ((agent_machine(), True), (MIXED, False)):
+        tried = with_agents(replace(machine, quarantine=OVER, judged_fence=3), proven)
+        decisions = decide(Snapshot((tried, *ENGINES), jobs)).decisions
+        assert any(isinstance(one, AdmitMachine) for one in decisions) == is_admitted
+        # Once the agents of one job have proven to work, those of the next one may come.
+        assert lease_rejection(tried, jobs[1], Role.AGENT) is None
+
+
+def test_agents_do_not_excuse_a_machine_that_fails_engines() -> None:
+    engines = [
+        replace(agents(job), id=UUID(int=500 + job.order), role=Role.ROLLOUT, age_s=1000.0)
+        for job in JOBS[:2]
+    ]
+    works = [with_agents(one, phase) for one, phase in zip(ENGINES, engines, strict=False)]
+    proven = replace(agents(JOBS[0]), fence=9, age_s=1000.0)
+    failures = tuple(
+        FailureView(machine_id=MIXED.id, job_id=job.id, role=Role.ROLLOUT, fence=4 + job.order, age_s=1.0)
+        for job in JOBS[:2]
+    )
+    snapshot = Snapshot(
+        (with_agents(MIXED, proven), *works), tuple(at_work(job) for job in JOBS[:2]), failures=failures
+    )
+    quarantined = [one for one in decide(snapshot).decisions if isinstance(one, QuarantineMachine)]
+    assert [one.machine for one in quarantined] == ["mixed"]

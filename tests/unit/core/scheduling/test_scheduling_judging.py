@@ -1,13 +1,23 @@
 """Who is to blame for failed phases: a machine, a job, or nobody. The scenarios run in simulated time."""
 
 from math import inf
+from uuid import UUID
 
 import pytest
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
-from seamlessflow.core.scheduling.decisions import AdmitMachine, QuarantineMachine
+from seamlessflow.core.scheduling.decisions import AdmitMachine, PauseJob, QuarantineMachine
 from seamlessflow.core.scheduling.evidence import LONGEST_S
 from seamlessflow.core.scheduling.judging import QUARANTINE_S
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import (
+    FailureView,
+    JobView,
+    MachineView,
+    QuarantineView,
+    Snapshot,
+)
+from seamlessflow.core.types.tags import Role
 from tests.fixtures.fleet_simulation import Faults, Load, Simulation
 
 NUM_MACHINES = 8
@@ -101,3 +111,43 @@ def test_fault_4_a_rack_that_is_lost_costs_no_job_its_life() -> None:
         assert view.published_batch > before[name]
     simulation.run(60.0)
     assert all(machine.phase is not None for machine in simulation.machines.values())
+
+
+def poisoned(num_machines: int, seconds: float) -> Simulation:
+    loads = [load(name) for name in ("p1", "p2", "p3", "good")]
+    return Simulation(fleet(num_machines), loads, faults=Faults(jobs=frozenset({"p1", "p2", "p3"}))).run(
+        seconds
+    )
+
+
+def test_the_only_machine_is_not_quarantined_for_jobs_that_cannot_work_elsewhere() -> None:
+    """Three failing jobs would stop the whole fleet for up to half an hour each time."""
+    simulation = poisoned(1, 120.0)
+    assert not [one for one in simulation.judgements if isinstance(one, QuarantineMachine)]
+    assert len({failure.job_id for failure in simulation.failures}) == 3
+
+
+def test_jobs_that_rest_do_not_keep_others_from_the_only_machine() -> None:
+    """Each of three failing jobs held the machine for the 150 s of its tries, while it lay idle."""
+    simulation = poisoned(1, 120.0)
+    assert simulation.job("good").view.published_batch > 0
+
+
+def test_a_job_pauses_after_six_tries_whoever_is_to_blame() -> None:
+    """On machines that are judged for its failures, it tried for ever, and nobody was told."""
+    failures = [
+        FailureView(
+            machine_id=UUID(int=1000), job_id=UUID(int=1), role=Role.ROLLOUT, fence=n, age_s=900.0 - n
+        )
+        for n in range(1, 7)
+    ]
+    quarantined = MachineView(
+        id=UUID(int=1000), name="m0", tags=frozenset({"rollout", "train"}), judged_fence=6,
+        quarantine=QuarantineView(reason="it failed", num=5, backoff_s=480.0),
+    )  # fmt: skip
+    job = JobView(id=UUID(int=1), order=0, state=JobState.RUNNING, has_external_agents=True)
+    for num, is_paused in ((5, False), (6, True)):
+        snapshot = Snapshot((quarantined,), (job,), failures=tuple(failures[:num]))
+        pauses = [one for one in decide(snapshot).decisions if isinstance(one, PauseJob)]
+        assert bool(pauses) == is_paused
+    assert pauses[0].reason == "its rollout phase failed 6 times without doing any work"
