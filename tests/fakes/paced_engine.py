@@ -17,6 +17,7 @@ from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import build_app
+from tests.fakes.broken_machine import exit_if_broken
 from tests.fakes.fake_engine import FakeRunner, Faults
 from tests.fakes.pace import Pace, pace_read
 
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--slots", type=int)
     options = parser.parse_args()
+    exit_if_broken()
     model = Path(options.model)
     config, pace = json.loads((model / "config.json").read_text()), pace_read(model)
     time.sleep(pace.start_s)

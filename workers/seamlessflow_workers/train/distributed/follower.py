@@ -7,22 +7,10 @@ inherited socket FD, and this rank carries out its share of each. It has no cred
 import logging
 import socket
 import sys
-from pathlib import Path
 
-from seamlessflow.core.batching.format import batch_decode
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.control import die_with_parent, end_process
-from seamlessflow_workers.train.distributed.rank_commands import (
-    Command,
-    Gather,
-    Load,
-    Offload,
-    Reload,
-    Restore,
-    Save,
-    Step,
-    command_receive,
-)
+from seamlessflow_workers.train.distributed.rank_commands import Load, carry_out, command_receive
 from seamlessflow_workers.train.distributed.rank_group import follower_join
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 
@@ -49,25 +37,6 @@ def obey(connection: socket.socket, engine: StepEngine) -> None:
     """Obey until rank 0 is gone. Commands that arrive during a collective wait in the socket."""
     while True:
         carry_out(command_receive(connection), engine)
-
-
-def carry_out(command: Command, engine: StepEngine) -> None:
-    """Do this rank's share of what rank 0 does."""
-    match command:
-        case Step(batch=batch, step_version=version, optimizer_step=number):
-            engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
-        case Gather(names=names):
-            engine.tensors(names)
-        case Save(folder=folder, tag=tag):
-            engine.state_save(Path(folder), tag)
-        case Restore(folder=folder, tag=tag):
-            engine.state_load(Path(folder), tag)
-        case Offload():
-            engine.offload()
-        case Reload():
-            engine.reload()
-        case _:
-            raise ValueError(f"a loaded rank cannot take the command {type(command).__name__}")
 
 
 if __name__ == "__main__":

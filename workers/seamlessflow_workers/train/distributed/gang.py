@@ -8,6 +8,8 @@ from seamlessflow.core.protocol.worker import GangOrder, WarmProcess
 from seamlessflow_workers.train.control import ControlChannel
 from seamlessflow_workers.train.distributed.gang_follower import GangFollower
 from seamlessflow_workers.train.distributed.gang_leader import GangLeader
+from seamlessflow_workers.train.distributed.rank_group import gang_follow, gang_lead
+from seamlessflow_workers.train.weight_offers import offers_open
 
 
 def gang_worker(
@@ -22,6 +24,12 @@ def gang_worker(
     """Return the worker for the gang of a process's first phase; later phases have the same part in it."""
     if gang.leads:
         return GangLeader(
-            warm_process=warm_process, spec=spec, executor=executor, channel=channel, listening=listening
+            warm_process=warm_process,
+            spec=spec,
+            executor=executor,
+            channel=channel,
+            listening=listening,
+            lead=gang_lead,
+            open_offers=offers_open,
         )
-    return GangFollower(executor=executor, channel=channel)
+    return GangFollower(executor=executor, channel=channel, follow=gang_follow)

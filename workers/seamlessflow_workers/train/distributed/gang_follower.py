@@ -16,7 +16,6 @@ from seamlessflow.core.protocol.child import Begun, Doing, Ended
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.control import ControlChannel, end_process
-from seamlessflow_workers.train.distributed.follower import carry_out
 from seamlessflow_workers.train.distributed.gang_handshake import NotAdmitted, leader_join
 from seamlessflow_workers.train.distributed.rank_commands import (
     Command,
@@ -29,10 +28,10 @@ from seamlessflow_workers.train.distributed.rank_commands import (
     Save,
     Step,
     Told,
+    carry_out,
     command_receive,
     report_send,
 )
-from seamlessflow_workers.train.distributed.rank_group import gang_follow
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 
 logger = logging.getLogger(__name__)
@@ -41,6 +40,9 @@ _CONNECT_S = 10.0
 _NOTICE_S = 1.0
 _AWAITING_LEADER = Doing(state=LedgerState.IDLE, cause=IdleCause.AWAITING_GANG)
 _T = TypeVar("_T")
+Follow = Callable[
+    [Load, socket.socket], StepEngine
+]  # runs in the thread that later computes; raises ModelLoadError
 
 
 class GangFollower:
@@ -49,9 +51,11 @@ class GangFollower:
     is_stepping = False  # the leader gives up steps, and this process exits with it
     is_discarded = False
 
-    def __init__(self, *, executor: Executor, channel: ControlChannel) -> None:
+    def __init__(self, *, executor: Executor, channel: ControlChannel, follow: Follow) -> None:
+        """`follow` loads the engine of this machine, once the leader has said how."""
         self._executor = executor
         self._channel = channel
+        self._follow_engine = follow
         self._connection: socket.socket | None = None
         self._engine: StepEngine | None = None
         self._loop = asyncio.get_running_loop()
@@ -131,7 +135,7 @@ class GangFollower:
         assert self._connection is not None
         self._say_soon(Doing(state=LedgerState.STARTING))
         try:
-            self._engine = gang_follow(load, self._connection)
+            self._engine = self._follow_engine(load, self._connection)
         except ModelLoadError as error:
             report_send(self._connection, Refused(reason=str(error)))
             raise

@@ -8,8 +8,10 @@ machines first come together: a process never trains with machines other than it
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Protocol
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Begun, Doing
@@ -18,16 +20,23 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_members import Member, members_gather
 from seamlessflow_workers.train.distributed.rank_commands import Command, Release, Told, command_send
-from seamlessflow_workers.train.distributed.rank_group import gang_lead
-from seamlessflow_workers.train.step_engine import RankGone
+from seamlessflow_workers.train.main import OpenOffers
+from seamlessflow_workers.train.step_engine import RankGone, StepEngine
 from seamlessflow_workers.train.trainer import Trainer
-from seamlessflow_workers.train.weight_offers import offers_open
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 
 logger = logging.getLogger(__name__)
 
 EXIT_MEMBER_LOST = 4
 LAST_WORD_S = 3.0
+
+
+class Lead(Protocol):
+    """Loads the engine of the leading machine and tells the members to load theirs. Raises ModelLoadError, RankGone."""
+
+    def __call__(
+        self, model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path
+    ) -> StepEngine: ...
 
 
 class GangLeader:
@@ -41,12 +50,16 @@ class GangLeader:
         executor: Executor,
         channel: ControlChannel,
         listening: socket.socket,
+        lead: Lead,
+        open_offers: OpenOffers,
     ) -> None:
         self._warm_process = warm_process
         self._spec = spec
         self._executor = executor
         self._channel = channel
         self._listening = listening
+        self._lead = lead
+        self._open_offers = open_offers
         self._members: list[Member] = []
         self._news = asyncio.Event()  # of a member, for `run_phase`
         self._said = asyncio.Event()  # the same, for `_await_members`
@@ -165,7 +178,7 @@ class GangLeader:
         artifacts = checkpoints_folder(warm_process.artifact_root, warm_process.job_id).parent
         engine = await asyncio.get_running_loop().run_in_executor(
             self._executor,
-            lambda: gang_lead(
+            lambda: self._lead(
                 Path(warm_process.model_path),
                 spec,
                 members=self._members,
@@ -179,7 +192,7 @@ class GangLeader:
             engine=engine,
             executor=self._executor,
             report=self._report,
-            offers=offers_open(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
+            offers=self._open_offers(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
         )
 
     def _report(self, doing: Doing) -> None:

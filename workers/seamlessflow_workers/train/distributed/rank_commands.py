@@ -8,12 +8,14 @@ have joined one. If the socket ends, rank 0 is gone, and the other ranks exit.
 import socket
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
 
+from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.train.step_engine import RankGone
+from seamlessflow_workers.train.step_engine import RankGone, StepEngine
 
 _LENGTH = struct.Struct(">Q")
 MAX_REPORT_BYTES = 1 << 16
@@ -96,6 +98,25 @@ Command = Load | Step | Gather | Save | Restore | Offload | Reload | Told | Rele
 Report = Here | Refused
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+
+def carry_out(command: Command, engine: StepEngine) -> None:
+    """Do this rank's share of what rank 0 does."""
+    match command:
+        case Step(batch=batch, step_version=version, optimizer_step=number):
+            engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
+        case Gather(names=names):
+            engine.tensors(names)
+        case Save(folder=folder, tag=tag):
+            engine.state_save(Path(folder), tag)
+        case Restore(folder=folder, tag=tag):
+            engine.state_load(Path(folder), tag)
+        case Offload():
+            engine.offload()
+        case Reload():
+            engine.reload()
+        case _:
+            raise ValueError(f"a loaded rank cannot take the command {type(command).__name__}")
 
 
 def command_send(connections: Iterable[socket.socket], command: Command) -> None:
