@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.report import Row, machine_describe, report_write, table
+from tests.benchmarks.report import Row, machine_describe, meanings, report_write, table
 from tests.benchmarks.soak import ACCEPTANCE, soak
 
 RESULTS = Path("build/bench")
@@ -93,8 +93,9 @@ def _run(name: str, benchmark: Benchmark, results: Path, **parameters: bool) -> 
         return await benchmark(**parameters)
 
     rows = asyncio.run(rows_measured())
+    explained = f"{text}\n\n" if (text := meanings(rows)) else ""
     path = report_write(name, machine, rows, folder=results)
-    sys.stdout.write(f"{name}: {machine}\n\n{table(rows)}\n\nwritten to {path}\n")
+    sys.stdout.write(f"{name}: {machine}\n\n{table(rows)}\n\n{explained}written to {path}\n")
     return rows
 
 

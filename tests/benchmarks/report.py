@@ -83,6 +83,7 @@ class Row:
     baseline: str
     baseline_measured: Measured
     goal: Goal | None = None
+    meaning: str = ""  # in sentences; empty if the name of the metric says it
 
     @property
     def ratio(self) -> float:
@@ -105,6 +106,7 @@ class Row:
             "ratio": self.ratio,
             "goal": str(self.goal) if self.goal else None,
             "met": self.is_met,
+            "meaning": self.meaning,
         }
 
     def cells(self) -> tuple[str, ...]:
@@ -157,6 +159,18 @@ def table(rows: Sequence[Row]) -> str:
     ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([shown[0], rule, *shown[1:]])
+
+
+def meanings(rows: Sequence[Row]) -> str:
+    """Return what the rows mean, a line for each meaning, with the first of the rows that it belongs to."""
+    metrics: dict[str, list[str]] = {}
+    for row in rows:
+        metrics.setdefault(row.meaning, []).append(row.metric)
+    metrics.pop("", None)
+    return "\n".join(
+        f"* {first}{f' (and {len(others)} more)' if others else ''}: {meaning}"
+        for meaning, (first, *others) in metrics.items()
+    )
 
 
 def report_write(name: str, machine: Machine, rows: Sequence[Row], *, folder: Path) -> Path:

@@ -17,7 +17,7 @@ FAST, SLOW = Measured([30, 10, 20]), Measured([5, 4, 6])
 
 
 def row(goal: Goal | None = None) -> Row:
-    return Row("rate", "turns/s", FAST, "a bare proxy", SLOW, goal)
+    return Row("rate", "turns/s", FAST, "a bare proxy", SLOW, goal, "Turns that were answered.")
 
 
 async def two_rows() -> Sequence[Row]:
@@ -43,9 +43,12 @@ def test_a_benchmark_prints_its_table_and_writes_its_json(
         "ratio": 4,
         "goal": "ratio ≥ 3",
         "met": True,
+        "meaning": "Turns that were answered.",
     }
     assert report["rows"][1]["met"] is False
-    assert table([row(Goal(3, of=Quantity.RATIO)), row(Goal(25))]) in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert table([row(Goal(3, of=Quantity.RATIO)), row(Goal(25))]) in printed
+    assert "* rate (and 1 more): Turns that were answered.\n" in printed
 
 
 @pytest.mark.parametrize("arguments", [[], ["gatewey"]])
