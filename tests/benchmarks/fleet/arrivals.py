@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import psycopg
 
@@ -18,13 +19,14 @@ from tests.benchmarks.cluster.running import RunFailed
 from tests.benchmarks.fleet.jobs import JOBS, FleetJob
 from tests.benchmarks.fleet.observing import Observer
 from tests.benchmarks.fleet.phases import Phases
-from tests.benchmarks.fleet.running import Fleet
+from tests.benchmarks.fleet.running import Fleet, awaited
 from tests.benchmarks.fleet.sides import BOUND, Side
 
 A, B, NEWCOMER = JOBS
 SERVED_LIMIT_S = 90.0
 POLL_S = 0.2
-FILLED_VERSIONS = 3
+FILLED_VERSIONS, FEW_VERSIONS = 3, 2
+STEP_S = 12.0  # the longest step of a job that fills the fleet takes 8 s
 FIRST_TOKEN, HELD, LEFT = (
     "first served token, s",
     "machines one hand-over later",
@@ -114,21 +116,28 @@ def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
 
 
 def urgent_jobs(fleet: Fleet, num_jobs: int) -> Outcome:
-    """Submit urgent jobs, one after another, to a fleet on which two synchronous jobs generate and train."""
+    """Submit urgent jobs, one after another, to a fleet on which two synchronous jobs generate and train.
+
+    Each is cancelled as soon as an engine answers; the last one stays until machines that train have ended their step.
+    """
     phases = Phases(fleet.observer.database_url)
-    turned_s: list[float] = []
-    steps_s: list[float] = []
-    with fillers(fleet, (A, B), max_staleness=0) as filler_ids:
+    urgent_ids: list[str] = []
+    with fillers(fleet, (A, B), max_staleness=0, num_versions=FEW_VERSIONS) as filler_ids:
         since = fleet.observer.now()
-        for _ in range(num_jobs):
+        for number in range(num_jobs):
             with submitted(fleet, NEWCOMER, priority=URGENT) as job_id:
-                served_s(fleet, job_id)
-                turned_s += phases.turned_s(job_id, "rollout")
-                steps_s += phases.turned_s(job_id, "train")
+                awaited(partial(phases.is_served, job_id), f"an engine of {job_id}")
+                if number == num_jobs - 1:
+                    time.sleep(STEP_S)
+            urgent_ids.append(job_id)
         hand_over_s = median_hand_over_s(fleet.observer, since)
         num_failed = sum(map(phases.num_failed_steps, filler_ids))
         losses = {one: fleet.observer.losses(one) for one in filler_ids}
     fleet.check(losses)
+    turned_s, steps_s = (
+        [seconds for one in urgent_ids for seconds in phases.turned_s(one, role, filler_ids)]
+        for role in ("rollout", "train")
+    )
     return Outcome(
         {
             TURNED: percentile(turned_s, 0.95) / hand_over_s,
@@ -143,12 +152,14 @@ def urgent_jobs(fleet: Fleet, num_jobs: int) -> Outcome:
 
 
 @contextmanager
-def fillers(fleet: Fleet, jobs: Sequence[FleetJob], *, max_staleness: int) -> Iterator[list[str]]:
+def fillers(
+    fleet: Fleet, jobs: Sequence[FleetJob], *, max_staleness: int, num_versions: int = FILLED_VERSIONS
+) -> Iterator[list[str]]:
     """Run jobs that fill the fleet, and yield once all of them train."""
     side = Side("fillers", tuple(jobs), max_staleness=max_staleness)
     fleet.retag(side)
     with fleet.jobs_running(side) as job_ids:
-        fleet.await_versions(job_ids, FILLED_VERSIONS)
+        fleet.await_versions(job_ids, num_versions)
         yield job_ids
 
 

@@ -36,6 +36,7 @@ class FleetJob:
     ratio: float
     groups_per_batch: int
     mean_tokens: float
+    num_train_machines: int = 1  # a gang trains with so many at once, and takes as many times less time
 
     @property
     def rollout_token_s(self) -> float:
@@ -72,12 +73,15 @@ class FleetJob:
     def alone_rate(self, num_machines: int) -> float:
         """Estimate the rate of the synchronous job on machines of its own: generation, its tail, then the step."""
         generating_s = self.tokens_per_batch * self.rollout_token_s / num_machines
-        step_s = self.tokens_per_batch * self.train_token_s
+        step_s = self.tokens_per_batch * self.train_token_s / self.num_train_machines
         return self.tokens_per_batch / (generating_s + self.longest_s / 2 + step_s)
+
+    def model_in(self, folder: Path) -> Path:
+        return folder / f"fleet-{self.name}"
 
     def write(self, endless: Path, folder: Path) -> tuple[Path, Path]:
         """Write the job's model, a copy of `endless` with the job's pace, and its tasks."""
-        model, tasks = folder / f"fleet-{self.name}", folder / f"fleet-{self.name}.jsonl"
+        model, tasks = self.model_in(folder), folder / f"fleet-{self.name}.jsonl"
         if not model.exists():
             shutil.copytree(endless, model)
         pace_write(model, self.pace)
@@ -116,6 +120,7 @@ class FleetJob:
                 "learning_rate": 1e-7,
                 "checkpoint_every_updates": 10,
                 "keep_versions": 4,
+                "num_machines": self.num_train_machines,
             },
             "seed": SEED,
         }

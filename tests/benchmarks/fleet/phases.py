@@ -1,4 +1,4 @@
-"""Reads from the rows of phases who held how many machines at a moment, and how fast machines turned to a job."""
+"""Reads from the rows of phases who held how many machines, how fast machines turned to a job, and what failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,17 @@ _TURNED = """
     FROM scheduling_phase before
     JOIN scheduling_phase after ON after.machine_id = before.machine_id AND after.fence = (
         SELECT min(fence) FROM scheduling_phase p WHERE p.machine_id = before.machine_id AND p.fence > before.fence)
-    WHERE after.job_id = %(job)s AND before.job_id <> %(job)s
+    WHERE after.job_id = %(job)s AND before.job_id = ANY(%(others)s)
       AND before.draining_at IS NOT NULL AND before.ended_at IS NOT NULL
 """
 _SERVED = """
     SELECT extract(epoch FROM min(i.started_at) - j.created_at)::float8
     FROM jobs_job j LEFT JOIN telemetry_ledgerinterval i ON i.job_id = j.id AND i.state = 'serving'
     WHERE j.id = %(job)s GROUP BY j.id
+"""
+_ACTIVE = """
+    SELECT count(*) FROM scheduling_phase
+    WHERE job_id = %(job)s AND role = 'rollout' AND active_at IS NOT NULL
 """
 _LEFT = """
     SELECT extract(epoch FROM coalesce(after.active_at, 'infinity') - %(at)s) AS left_s
@@ -40,6 +44,18 @@ _LEFT = """
 _FAILED_STEPS = """
     SELECT count(*) FROM scheduling_phase WHERE job_id = %(job)s AND role = 'train' AND state = 'failed'
 """
+_QUARANTINED = """
+    SELECT min(e.at) FROM common_event e JOIN cluster_machine m ON m.id = e.subject_id
+    WHERE m.name = %(machine)s AND e.kind = 'machine.quarantined' AND e.at >= %(since)s
+"""
+_FAILED_ON = """
+    SELECT count(*) FROM scheduling_phase p JOIN cluster_machine m ON m.id = p.machine_id
+    WHERE m.name = %(machine)s AND p.failure_cause = 'work' AND p.ended_at BETWEEN %(since)s AND %(until)s
+"""
+_FAILED_OF = """
+    SELECT count(*), count(DISTINCT machine_id) FROM scheduling_phase
+    WHERE job_id = %(job)s AND failure_cause = 'work'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +66,19 @@ class Phases:
         """Return how many machines worked for a job or were starting to."""
         return int(self._rows(_HELD, job_id, at=at)[0][0])
 
-    def turned_s(self, job_id: str, role: str) -> Sequence[float]:
-        """Return how long machines that worked for others in a role took to turn to the job, once ordered to."""
-        return [float(seconds) for was, seconds in self._rows(_TURNED, job_id) if was == role]
+    def turned_s(self, job_id: str, role: str, other_ids: Sequence[str]) -> Sequence[float]:
+        """Return how long machines that worked for other jobs in a role took to turn to the job, once ordered to."""
+        others = [parse_id(IdKind.JOB, one) for one in other_ids]
+        return [float(seconds) for was, seconds in self._rows(_TURNED, job_id, others=others) if was == role]
 
     def first_served_s(self, job_id: str) -> float | None:
         """Return how long after its submission the job was first served; None if the ledger does not tell yet."""
         seconds = self._rows(_SERVED, job_id)[0][0]
         return None if seconds is None else float(seconds)
+
+    def is_served(self, job_id: str) -> bool:
+        """Whether an engine of the job answers. The ledger tells that later, once the engine has paused or ended."""
+        return bool(self._rows(_ACTIVE, job_id)[0][0])
 
     def left_s(self, job_id: str, at: datetime) -> Sequence[float]:
         """Return for each machine that the job held how long after a moment it worked again; inf: not yet."""
@@ -70,3 +91,26 @@ class Phases:
         parameters = {"job": parse_id(IdKind.JOB, job_id), **values}
         with psycopg.connect(self.database_url) as connection:
             return connection.execute(query, parameters).fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    database_url: str
+
+    def quarantined_at(self, machine: str, since: datetime) -> datetime | None:
+        """Return when a machine was quarantined first after a moment."""
+        return self._row(_QUARANTINED, machine=machine, since=since)[0]  # type: ignore[no-any-return]
+
+    def num_on(self, machine: str, since: datetime, until: datetime) -> int:
+        return int(self._row(_FAILED_ON, machine=machine, since=since, until=until)[0])
+
+    def of_job(self, job_id: str) -> tuple[int, int]:
+        """Return how many phases of a job failed, and on how many machines."""
+        num_phases, num_machines = self._row(_FAILED_OF, job=parse_id(IdKind.JOB, job_id))
+        return int(num_phases), int(num_machines)
+
+    def _row(self, query: str, **values: object) -> tuple[Any, ...]:
+        with psycopg.connect(self.database_url) as connection:
+            row = connection.execute(query, values).fetchone()
+        assert row is not None  # each query counts
+        return row

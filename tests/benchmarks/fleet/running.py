@@ -5,10 +5,11 @@ that is not whole, a wasted token or a failed session makes a run invalid: it ra
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.client import Client
@@ -19,13 +20,16 @@ from tests.benchmarks.cluster.workloads import SEED
 from tests.benchmarks.fleet.jobs import FleetJob
 from tests.benchmarks.fleet.observing import Observer, Seen
 from tests.benchmarks.fleet.sides import NUM_MACHINES, Side
+from tests.fakes.broken_machine import FOLDER
 
 DEFAULT_PROJECT = "default"
 PACED_MACHINE = "tests.benchmarks.cluster.paced_machine"
 NUM_RUNNERS = 4
 POLL_S = 0.25
+BROKEN = "broken-machines"  # the folder of the installation that tells which machines are broken
 NUM_WARM_UPS = 2  # versions of each job before a side is observed: engines and trainers were started by then
 START_LIMIT_S = 240.0
+WAIT_LIMIT_S = 120.0
 LEDGER_S = 2.5  # machines report closed intervals with their heartbeats
 WORKING = tuple(f"node-{number}" for number in range(NUM_MACHINES))
 
@@ -36,6 +40,11 @@ def machines() -> tuple[LocalMachine, ...]:
         LocalMachine(f"runner-{number}", (Role.AGENT,), module=PACED_MACHINE) for number in range(NUM_RUNNERS)
     )
     return (*working, *runners)
+
+
+def environment(home: Path) -> Mapping[str, str]:
+    """Return what the machines' programs are told, besides what every installation tells them."""
+    return {FOLDER: str(home / BROKEN)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +104,26 @@ class Fleet:
     def files(self, job: FleetJob) -> tuple[Path, Path]:
         from tests.benchmarks.cluster.endless_model import Shape, endless_model_write  # it loads torch
 
-        models = self.cluster.stack.home.root / "models"
-        endless = endless_model_write(models / "endless", shape=Shape(), seed=SEED)
-        return job.write(endless, models)
+        endless = endless_model_write(self.models / "endless", shape=Shape(), seed=SEED)
+        return job.write(endless, self.models)
+
+    @property
+    def models(self) -> Path:
+        return self.cluster.stack.home.root / "models"
 
     def retag(self, side: Side) -> None:
         known = {one["name"]: one for one in self.client.machine_list()}
         for name, tags in zip(WORKING, side.tags(), strict=True):
             if sorted(known[name]["tags"]) != sorted(tags):
-                self.client.machine_edit(
-                    known[name]["id"],
-                    changes={"tags": tags},
-                    reason=f"benchmark: {side.name}",
-                    generation=known[name]["generation"],
-                )
+                self._edit(known[name], {"tags": tags}, side.name)
+
+    def edit(self, name: str, **changes: object) -> None:
+        self._edit(self.client.machine_get(name), changes, "a fault")
+
+    def _edit(self, machine: Mapping[str, Any], changes: Mapping[str, object], reason: str) -> None:
+        self.client.machine_edit(
+            machine["id"], changes=changes, reason=f"benchmark: {reason}", generation=machine["generation"]
+        )
 
     def await_versions(self, job_ids: Sequence[str], version: int) -> None:
         deadline_s = time.monotonic() + START_LIMIT_S
@@ -129,3 +144,13 @@ class Fleet:
                 raise RunFailed(
                     f"{job_id} wasted {num_tokens} tokens and {num_sessions} sessions; its audit is {audit}"
                 )
+
+
+def awaited(condition: Callable[[], bool], what: str) -> float:
+    """Wait until a condition holds, and return after how many seconds it did. Raises RunFailed."""
+    started_s = time.monotonic()
+    while not condition():
+        if time.monotonic() - started_s > WAIT_LIMIT_S:
+            raise RunFailed(f"{what} is not so after {WAIT_LIMIT_S:.0f} s")
+        time.sleep(POLL_S)
+    return time.monotonic() - started_s

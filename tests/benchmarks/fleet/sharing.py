@@ -17,7 +17,24 @@ USEFUL, IDLE_SHARE, MOVING = "useful share", "idle", "hand-overs and prompts rea
 SUM_GOAL, SPLIT_GOAL, USEFUL_GOAL, AHEAD_GOAL = 2.2, 1.08, 0.75, 0.93
 IDLE_GOAL, MOVING_GOAL, MOVING_AHEAD_GOAL = 0.02, 0.12, 0.05
 GAIN = "sum of rates by rates alone"
+SPLIT_GAIN = f"{GAIN}, to the best split's"
+MEANINGS = {
+    GAIN: "Three synchronous jobs share eight machines: the sum of each job's rate by its rate alone on all machines.",
+    SPLIT_GAIN: "That sum, by the same sum of the better of two splits that give each job machines of its own.",
+    USEFUL: "The sum of each job's rate by what eight machines that only work would reach for it alone.",
+    IDLE_SHARE: "Share of the machines' time in which they did nothing.",
+    MOVING: "Share of the machines' time that went into hand-overs, and into prompts that another engine read again.",
+}
+TOLD_MEANING = "No goal is about this figure; it tells what the side did, all rounds together."
 LOWEST, HIGHEST = Bound.AT_LEAST, Bound.AT_MOST
+GOALS = (
+    (USEFUL, SHARED, USEFUL_GOAL, LOWEST),
+    (USEFUL, AHEAD, AHEAD_GOAL, LOWEST),
+    (IDLE_SHARE, AHEAD, IDLE_GOAL, HIGHEST),
+    (MOVING, SHARED, MOVING_GOAL, HIGHEST),
+    (MOVING, AHEAD, MOVING_AHEAD_GOAL, HIGHEST),
+)
+SAID = {SHARED: "synchronous", AHEAD: "staleness 3"}
 Figures = Mapping[str, float]
 
 
@@ -48,15 +65,17 @@ def rows_of(entries: Sequence[Entry]) -> list[Row]:
     """Return the rows that the measured sides allow: the short form has few of them."""
     rounds = _by_round(entries)
     return [
-        *_judged(GAIN, [_gain(one) for one in rounds], SUM_GOAL, LOWEST),
-        *_judged(f"{GAIN}, to the best split's", [_to_split(one) for one in rounds], SPLIT_GOAL, LOWEST),
-        *_judged("useful share, synchronous", _figures(rounds, SHARED, USEFUL), USEFUL_GOAL, LOWEST),
-        *_judged("useful share, staleness 3", _figures(rounds, AHEAD, USEFUL), AHEAD_GOAL, LOWEST),
-        *_judged("idle, staleness 3", _figures(rounds, AHEAD, IDLE_SHARE), IDLE_GOAL, HIGHEST),
-        *_judged(f"{MOVING}, synchronous", _figures(rounds, SHARED, MOVING), MOVING_GOAL, HIGHEST),
-        *_judged(f"{MOVING}, staleness 3", _figures(rounds, AHEAD, MOVING), MOVING_AHEAD_GOAL, HIGHEST),
+        *_judged(GAIN, GAIN, [_gain(one) for one in rounds], SUM_GOAL, LOWEST),
+        *_judged(SPLIT_GAIN, SPLIT_GAIN, [_to_split(one) for one in rounds], SPLIT_GOAL, LOWEST),
+        *(
+            row
+            for figure, side, limit, bound in GOALS
+            for row in _judged(
+                figure, f"{figure}, {SAID[side]}", _figures(rounds, side, figure), limit, bound
+            )
+        ),
         *_told(entries),
-    ]  # fmt: skip
+    ]
 
 
 def _by_round(entries: Sequence[Entry]) -> list[dict[str, Figures]]:
@@ -86,14 +105,16 @@ def _to_split(sides: Mapping[str, Figures]) -> float | None:
     return None if shared is None or not splits else shared / max(splits)
 
 
-def _judged(metric: str, values: Sequence[float | None], limit: float, bound: Bound) -> list[Row]:
+def _judged(
+    figure: str, metric: str, values: Sequence[float | None], limit: float, bound: Bound
+) -> list[Row]:
     """Return a row whose value is the worst round's; none if no round measured it."""
     known = [value for value in values if value is not None]
     if not known:
         return []
     worst = min(known) if bound is Bound.AT_LEAST else max(known)
     one, every = Measured([worst], min_repeats=1), Measured(known, min_repeats=1)
-    return [Row(f"{metric}, worst round", "", one, "all rounds", every, Goal(limit, bound))]
+    return [Row(f"{metric}, worst round", "", one, "all rounds", every, Goal(limit, bound), MEANINGS[figure])]
 
 
 def _told(entries: Sequence[Entry]) -> list[Row]:
@@ -103,5 +124,5 @@ def _told(entries: Sequence[Entry]) -> list[Row]:
         of_side = [entry.figures for entry in entries if entry.side == side]
         for name in of_side[0]:
             values = Measured([figures[name] for figures in of_side], min_repeats=1)
-            rows.append(Row(f"{side}: {name}", "", values, "itself", values))
+            rows.append(Row(f"{side}: {name}", "", values, "itself", values, meaning=TOLD_MEANING))
     return rows

@@ -64,6 +64,12 @@ SHARED = Side("shared, synchronous", JOBS)
 AHEAD = Side("shared, staleness 3", JOBS, max_staleness=BOUND)
 ALONE = tuple(alone(job) for job in JOBS)
 SPLITS = tuple(splits_best(2))
+# The job with the longest step trains on two machines at once.
+GANG = replace(
+    SHARED,
+    name="shared, a gang of two",
+    jobs=(replace(JOBS[0], name="gang-of-two", num_train_machines=2), *JOBS[1:]),
+)
 SIDES = (SHARED, *ALONE, *SPLITS, AHEAD)
 SHORT_SIDES = (
     Side("two short jobs", SHORT_JOBS, observed_s=20.0),

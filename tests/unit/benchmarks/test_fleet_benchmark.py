@@ -1,20 +1,42 @@
-"""The fleet benchmark's own arithmetic: bounds, splits, ratios of one round, the worst round, and what a row judges."""
+"""The fleet benchmark's own arithmetic: bounds, splits, ratios of one round, the worst round, and what rows judge."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seamlessflow.core.job_spec import JobSpec
 from tests.benchmarks.cluster.journal import Entry
-from tests.benchmarks.fleet import ARRIVALS, parts, rows_of
+from tests.benchmarks.fleet import ARRIVALS, FAULTS, GANGS, faults, parts, rows_of
 from tests.benchmarks.fleet.arrivals import FAILED_STEPS, FIRST_TOKEN, HELD, LEAST, LEFT, TURNED, percentile
+from tests.benchmarks.fleet.faults import BAD_FAILURES, BAD_RATE, JOBS_HURT, POISON_PAUSED, POISON_RATE
 from tests.benchmarks.fleet.jobs import JOBS, PROMPT_TOKEN_S, FleetJob
 from tests.benchmarks.fleet.observing import Seen
 from tests.benchmarks.fleet.sharing import GAIN, MOVING, USEFUL, figures_of, rate_of
-from tests.benchmarks.fleet.sides import AHEAD, ALONE, NUM_MACHINES, SHARED, SPLITS, estimated_gain, split
+from tests.benchmarks.fleet.sides import (
+    AHEAD,
+    ALONE,
+    GANG,
+    NUM_MACHINES,
+    SHARED,
+    SPLITS,
+    estimated_gain,
+    split,
+)
+from tests.benchmarks.fleet.trials import AIMS, BAD_MACHINE, EMPTY, FULL, LOST, POISON, WARM
+from tests.benchmarks.fleet.warm import (
+    APPLIED_TWICE,
+    NOT_APPLIED,
+    STARTED_AGAIN,
+    num_missing,
+    num_processes,
+    num_twice,
+)
 from tests.benchmarks.report import Row
+from tests.fakes.broken_machine import FOLDER, MACHINE, exit_if_broken, machine_break, machine_mend
 from tests.fakes.pace import Pace, pace_environment, pace_read, pace_write
+from tests.fakes.paced_step_engine import STEPS, steps_read
 
 JOB_IDS = ("job-a", "job-b", "job-c")
 
@@ -80,6 +102,13 @@ def test_specs_are_valid_and_place_jobs_by_tag(job: FleetJob, tmp_path: Path) ->
     assert spec.algorithm.max_staleness == 0
 
 
+def test_a_gang_takes_the_same_machine_time_and_half_the_step(tmp_path: Path) -> None:
+    gang, single = GANG.jobs[0], JOBS[0]
+    assert JobSpec.model_validate(gang.spec(tmp_path, tmp_path, max_staleness=0)).train.num_machines == 2
+    assert gang.bound(NUM_MACHINES) == single.bound(NUM_MACHINES)
+    assert gang.alone_rate(NUM_MACHINES) > single.alone_rate(NUM_MACHINES)
+
+
 def test_the_splits_that_are_measured_are_the_best_by_the_stated_costs() -> None:
     assert all(sum(side.split) == NUM_MACHINES == len(list(side.tags())) for side in SPLITS)
     worst = min(estimated_gain(side.split) for side in SPLITS)
@@ -121,12 +150,67 @@ def test_arrivals_are_judged_by_their_goals() -> None:
         "urgent jobs": {TURNED: 2.0, FAILED_STEPS: 0.0},
     }
     rows = rows_of([entry(side, values, workload=ARRIVALS) for side, values in figures.items()])
-    assert [one.is_met for one in rows] == [False, True, True, False, True, True]
+    assert [one.is_met for one in rows if one.goal] == [False, True, True, False, True, True]
+
+
+def test_faults_are_judged_by_their_goals_and_other_figures_are_told() -> None:
+    figures = {
+        BAD_MACHINE: {BAD_FAILURES: 4.0, BAD_RATE: 0.95, "quarantined after, s": 9.0},
+        POISON: {POISON_RATE: 0.85, POISON_PAUSED: 1.0},
+        LOST: {JOBS_HURT: 0.0},
+        WARM: {APPLIED_TWICE: 1.0, NOT_APPLIED: 0.0, STARTED_AGAIN: 0.0},
+    }
+    rows = rows_of([entry(side, values, workload=FAULTS) for side, values in figures.items()])
+    judged, told = [one for one in rows if one.goal], [one for one in rows if not one.goal]
+    assert [one.is_met for one in judged] == [False, True, False, True, True, False, True, False]
+    assert [one.metric for one in told] == [f"{BAD_MACHINE}: quarantined after, s"]
+
+
+def test_every_row_says_what_is_meant() -> None:
+    figures = {aim.trial: {one.figure: 1.0 for one in AIMS if one.trial == aim.trial} for aim in AIMS}
+    figures[FULL] |= {FIRST_TOKEN: 1.0}
+    figures |= {EMPTY: {FIRST_TOKEN: 1.0}}
+    rows = rows_of(
+        [
+            *one_round(70, number=0),
+            entry(AHEAD.name, {USEFUL: 0.9, MOVING: 0.1, "idle": 0.1, **rates(1, 1, 1)}),
+            *(entry(side, values, workload=FAULTS) for side, values in figures.items()),
+        ]
+    )
+    assert [one.metric for one in rows if not one.meaning] == []
+    assert len({one.meaning for one in rows if one.goal}) > len(AIMS)
+
+
+def test_a_batch_that_was_applied_twice_is_seen_and_so_is_one_that_was_not_applied() -> None:
+    applied = [(1, 10), (2, 10), (2, 11), (4, 11)]
+    assert (num_twice(applied), num_missing(applied, 4), num_processes(applied)) == (1, 1, 2)
+
+
+def test_trainers_note_their_steps_where_the_model_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / STEPS).write_text("3 17\n4 18\n")
+    assert steps_read(tmp_path) == [(3, 17), (4, 18)]
+
+
+def test_the_model_of_a_poison_job_cannot_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "endless").mkdir()
+    model, _ = faults.POISON.write(tmp_path / "endless", tmp_path)
+    with pytest.raises(msgspec.DecodeError):
+        pace_read(model)
+
+
+def test_programs_do_not_start_on_a_broken_machine_until_it_is_mended(tmp_path: Path) -> None:
+    environ = {FOLDER: str(tmp_path), MACHINE: "node-1"}
+    machine_break(tmp_path, "node-1")
+    with pytest.raises(SystemExit, match="does not answer"):
+        exit_if_broken(environ)
+    exit_if_broken({**environ, MACHINE: "node-2"})
+    machine_mend(tmp_path, "node-1")
+    exit_if_broken(environ)
 
 
 def test_each_part_of_the_benchmark_has_runs_and_the_short_form_has_few() -> None:
-    assert {part.name for part, _ in parts(is_short=False)} == {"sharing", ARRIVALS}
-    assert sum(len(trials) for _, trials in parts(is_short=True)) == 2
+    assert {part.name for part, _ in parts(is_short=False)} == {"sharing", ARRIVALS, FAULTS, GANGS}
+    assert sum(len(trials) for _, trials in parts(is_short=True)) == 3
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
