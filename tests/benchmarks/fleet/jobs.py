@@ -97,14 +97,21 @@ class FleetJob:
         return model, tasks
 
     def spec(
-        self, model: Path, tasks: Path, *, max_staleness: int, tag: str | None = None, priority: int = 0
+        self,
+        model: Path,
+        tasks: Path,
+        *,
+        max_staleness: int,
+        tag: str | None = None,
+        train_tag: str | None = None,
+        priority: int = 0,
     ) -> Mapping[str, Any]:
-        """Return the job's spec. `tag`: machines without it are not used for rollout and training."""
-        tags = [tag] if tag else []
+        """Return the job's spec. Machines without `tag` are not used; those without `train_tag` do not train."""
+        tags, train_tags = [tag] if tag else [], [train_tag] if train_tag else []
         return {
             "name": self.name,
             "priority": priority,
-            "placement": {"rollout": tags, "train": tags},
+            "placement": {"rollout": tags, "train": tags + train_tags},
             "model": {"source": str(model), "max_model_len": MAX_MODEL_LEN},
             "environment": {"name": "command", "command": [COMMAND], "tasks": str(tasks), "timeout_s": 120},
             "rollout": {

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
@@ -22,6 +23,14 @@ _TURNED = """
         SELECT min(fence) FROM scheduling_phase p WHERE p.machine_id = before.machine_id AND p.fence > before.fence)
     WHERE after.job_id = %(job)s AND before.job_id = ANY(%(others)s)
       AND before.draining_at IS NOT NULL AND before.ended_at IS NOT NULL
+"""
+# A machine that trains is not told to drain: it turns by itself once its step is published.
+_AFTER_STEPS = """
+    SELECT count(*) FROM scheduling_phase before
+    JOIN scheduling_phase after ON after.machine_id = before.machine_id AND after.fence = (
+        SELECT min(fence) FROM scheduling_phase p WHERE p.machine_id = before.machine_id AND p.fence > before.fence)
+    WHERE after.job_id = %(job)s AND before.job_id = ANY(%(others)s)
+      AND before.role = 'train' AND before.state = 'ended'
 """
 _SERVED = """
     SELECT extract(epoch FROM min(i.started_at) - j.created_at)::float8
@@ -66,10 +75,14 @@ class Phases:
         """Return how many machines worked for a job or were starting to."""
         return int(self._rows(_HELD, job_id, at=at)[0][0])
 
-    def turned_s(self, job_id: str, role: str, other_ids: Sequence[str]) -> Sequence[float]:
-        """Return how long machines that worked for other jobs in a role took to turn to the job, once ordered to."""
-        others = [parse_id(IdKind.JOB, one) for one in other_ids]
-        return [float(seconds) for was, seconds in self._rows(_TURNED, job_id, others=others) if was == role]
+    def turned_s(self, job_id: str, other_ids: Sequence[str]) -> Sequence[float]:
+        """Return how long machines that rolled out for other jobs took to turn to the job, once ordered to."""
+        turned = self._rows(_TURNED, job_id, others=_uuids(other_ids))
+        return [float(seconds) for was, seconds in turned if was == "rollout"]
+
+    def num_after_steps(self, job_id: str, other_ids: Sequence[str]) -> int:
+        """Return how many machines turned to the job when they had ended a step of other jobs."""
+        return int(self._rows(_AFTER_STEPS, job_id, others=_uuids(other_ids))[0][0])
 
     def first_served_s(self, job_id: str) -> float | None:
         """Return how long after its submission the job was first served; None if the ledger does not tell yet."""
@@ -91,6 +104,10 @@ class Phases:
         parameters = {"job": parse_id(IdKind.JOB, job_id), **values}
         with psycopg.connect(self.database_url) as connection:
             return connection.execute(query, parameters).fetchall()
+
+
+def _uuids(job_ids: Sequence[str]) -> list[UUID]:
+    return [parse_id(IdKind.JOB, one) for one in job_ids]
 
 
 @dataclass(frozen=True, slots=True)

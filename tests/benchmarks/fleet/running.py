@@ -95,10 +95,13 @@ class Fleet:
         *,
         max_staleness: int,
         tag: str | None = None,
+        train_tag: str | None = None,
         priority: int = 0,
         project: str = DEFAULT_PROJECT,
     ) -> str:
-        spec = job.spec(*self.files(job), max_staleness=max_staleness, tag=tag, priority=priority)
+        spec = job.spec(
+            *self.files(job), max_staleness=max_staleness, tag=tag, train_tag=train_tag, priority=priority
+        )
         return str(self.client.job_submit(spec, project=project)["id"])
 
     def files(self, job: FleetJob) -> tuple[Path, Path]:
