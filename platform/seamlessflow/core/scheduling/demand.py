@@ -40,8 +40,15 @@ def _rollout(job: JobView) -> int:
         return 0
     if job.engines_wanted is None:
         return UNLIMITED
-    is_starting = job.state is not JobState.RUNNING  # it needs an engine to be up
-    return max(job.engines_wanted, int(is_starting))
+    return max(job.engines_wanted, int(_is_beginning(job)))
+
+
+def _is_beginning(job: JobView) -> bool:
+    """Whether the job needs an engine although no turn asks for one: to be up, and then until its agents have made its
+    first group. Otherwise its first engine would be taken just before they ask for it."""
+    if job.state is not JobState.RUNNING:
+        return True
+    return job.has_agents and not (job.num_ready_groups or job.num_unpublished_batches or job.published_batch)
 
 
 def _next_batch(job: JobView) -> int:

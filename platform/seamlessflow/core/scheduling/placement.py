@@ -4,7 +4,8 @@ Takes how many machines of each class a job should have in each role, and names 
 is as far as that number goes. A trainer returns to the machine where its state is, and waits for it for a while if
 another job trains there. After that, free machines come first, then those that are leaving, then those whose holder has
 more than its share: the ones with the fewest requests in flight first, because what a request has in an engine's cache
-must be computed again elsewhere.
+must be computed again elsewhere. Machines that have a trainer's state are taken last, and their own jobs keep them
+longest: whoever else gets one loses it at the next step there.
 
 Invariants: a machine gets at most one owner; nobody gets more machines than it was given; a machine without an owner
 keeps what it does.
@@ -12,7 +13,7 @@ keeps what it does.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -48,13 +49,15 @@ def machines_place(fleet: Fleet, allocation: Allocation[Owner], jobs: Mapping[UU
         for number, num in allocation.placed((job_id, role)).items():
             wanted[number][job_id, role] = num
     targets = Targets()
+    trains_at = {machine for job in jobs.values() if job.has_rollout for machine in job.trainer_state}
     for number in sorted(wanted):
-        _Class(fleet.classes[number].machines, wanted[number], jobs, targets).place()
+        _Class(fleet.classes[number].machines, wanted[number], jobs, targets, trains_at).place()
     return targets
 
 
 class _Class:
-    """Places owners on the machines of one class. `left`: how many machines each owner still gets.
+    """Places owners on the machines of one class. `left`: how many machines each owner still gets; `trains_at`: the
+    machines that have a trainer's state.
 
     Machines are grouped by who has them, so that what stays costs little. They come in the order of their names.
     """
@@ -65,6 +68,7 @@ class _Class:
         left: dict[Owner, int],
         jobs: Mapping[UUID, JobView],
         targets: Targets,
+        trains_at: Collection[UUID],
     ) -> None:
         self._machines = machines
         self._left = left
@@ -75,6 +79,7 @@ class _Class:
         self._promised: dict[Owner | None, list[MachineView]] = defaultdict(list)
         self._leaving: list[MachineView] = []
         self._is_any_taken = False  # by somebody else than who works there
+        self._trains_at = trains_at
         free: list[MachineView] = []
         for machine in machines:
             phase = machine.phase
@@ -85,6 +90,7 @@ class _Class:
                 self._promised[promised_to(machine)].append(machine)
             else:
                 self._working[phase.job_id, phase.role].append(machine)
+        free.sort(key=lambda machine: machine.id in self._trains_at)
         self._idle = iter([*free, *self._leaving])
 
     def place(self) -> None:
@@ -106,28 +112,39 @@ class _Class:
 
     @cached_property
     def _busy(self) -> Iterator[MachineView]:
-        """Machines at work, first those of owners that have too many, then those with the fewest requests. Everybody
-        goes on where the one before stopped; those that stay when it is asked for first are left out."""
+        """Machines at work, first those of owners that have too many, then those without a trainer's state, then those
+        with the fewest requests. Everybody goes on where the one before stopped; those that stay when it is asked for
+        first are left out."""
         busy = [
-            (len(machines) <= self._num_wanted.get(owner, 0), num_in_flight(one), one.name, one)
+            (
+                len(machines) <= self._num_wanted.get(owner, 0),
+                one.id in self._trains_at,
+                num_in_flight(one),
+                one.name,
+                one,
+            )
             for owner, machines in self._working.items()
             for one in machines
             if one.id not in self._targets.owner_of
         ]
-        return iter([one for *_, one in sorted(busy, key=itemgetter(0, 1, 2))])
+        return iter([one for *_, one in sorted(busy, key=itemgetter(0, 1, 2, 3))])
 
     def _owners(self, role: Role) -> list[Owner]:
         return [owner for owner, left in self._left.items() if left and owner[1] is role]
 
     def _keep(self, is_meant: Callable[[Role], bool]) -> None:
-        """Let machines go on with what they do, those with the most requests first."""
+        """Let machines go on with what they do: first the one that has the job's trainer's state, then those with the
+        most requests."""
         owner_of = self._targets.owner_of
         for owner, machines in self._working.items():
             num = self._left.get(owner, 0) if is_meant(owner[1]) else 0
             if num > 0:
                 if self._is_any_taken:
                     machines = [one for one in machines if one.id not in owner_of]
-                staying = sorted(machines, key=num_in_flight, reverse=True)[:num]
+                at_home = self._jobs[owner[0]].trainer_state
+                staying = sorted(
+                    machines, key=lambda one: (one.id in at_home, num_in_flight(one)), reverse=True
+                )[:num]
                 self._left[owner] -= len(staying)
                 self._targets.set_all(staying, owner)
 

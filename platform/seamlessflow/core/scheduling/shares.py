@@ -139,7 +139,9 @@ class Shares:
         wanting = [one for one in self._accounts.values() if _could_use(one, number, training)]
         if not wanting:
             return None
+        self._accounts[training.id].count(-1)  # its levels are what it has once its turn is over
         account = min(wanting, key=lambda one: (-one.job.priority, one.project_level, one.level))
+        self._accounts[training.id].count(+1)
         account.count(1)
         account.num_engines += 1
         return account.job, Role.ROLLOUT

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, SetNext
+from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, NextPhase, SetNext
 from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.eligibility import num_slots
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
@@ -115,6 +115,42 @@ def test_after_its_turn_a_machine_goes_to_the_job_that_needs_it_without_a_round_
         d for d in decide(Snapshot(machines=machines, jobs=(idle, due))).decisions if isinstance(d, SetNext)
     ]
     assert (decision.machine, decision.then.job_id, decision.then.role) == ("alpha", B, Role.TRAIN)
+
+
+def test_after_its_turn_a_machine_stays_with_a_job_that_has_no_more_than_its_share() -> None:
+    """Its trainer counted as if it stayed, so another job got the machine, and lost it again at once."""
+    turn = working("alpha", A, Role.TRAIN, *BOTH)
+    assert turn.phase is not None
+    back = NextPhase(role=Role.ROLLOUT, reason="its turn is over")
+    training = replace(turn, phase=replace(turn.phase, num_batches=1, then=back))
+    jobs = (replace(EXTERNAL, num_unpublished_batches=1), replace(EXTERNAL, id=B, name="b", order=2))
+    machines = (training, *(working(name, B, Role.ROLLOUT, *BOTH) for name in ("beta", "gamma")))
+    assert [d for d in decide(Snapshot(machines=(*machines, working("delta", A, Role.ROLLOUT)), jobs=jobs)).decisions
+            if isinstance(d, SetNext)] == []  # fmt: skip
+
+
+def test_a_job_that_begins_keeps_its_engine_until_its_agents_have_made_a_group() -> None:
+    """It was taken between the moment when engine and agents were there and the first turn."""
+    begins = replace(RUNNING, engines_wanted=0)
+    agents = working("agents", A, Role.AGENT)
+    others = replace(EXTERNAL, id=B, name="b", order=2)
+    machines = (working("alpha", A, Role.ROLLOUT, *BOTH), agents, working("beta", B, Role.ROLLOUT, *BOTH))
+    final = dry_run(Snapshot(machines=machines, jobs=(begins, others))).final
+    assert roles(final, A) == {"alpha": Role.ROLLOUT, "agents": Role.AGENT}
+    final = dry_run(Snapshot(machines=machines, jobs=(replace(begins, num_ready_groups=1), others))).final
+    assert roles(final, A) == {"agents": Role.AGENT}, "from then on it has engines for its turns only"
+
+
+def test_a_newcomer_gets_no_machine_on_which_another_job_will_train() -> None:
+    machines = tuple(working(f"m{n}", A, Role.ROLLOUT, *BOTH, num_in_flight=n) for n in range(4))
+    older = replace(EXTERNAL, trainer_state=frozenset({machines[0].id, machines[1].id}))
+    newcomer = replace(EXTERNAL, id=B, name="b", order=2, state=JobState.STARTING)
+    drained = {
+        d.machine
+        for d in decide(Snapshot(machines=machines, jobs=(older, newcomer))).decisions
+        if isinstance(d, DrainPhase)
+    }
+    assert drained == {"m2", "m3"}
 
 
 def test_engines_with_the_fewest_requests_are_taken_first() -> None:
