@@ -7,17 +7,20 @@ stored interval is the open interval up to the last heartbeat, then, if the mach
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, Sum
+from django.db.models import OuterRef, Q, Subquery, Sum
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import Lull
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
 from seamlessflow.core.types.ledger import LedgerState
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
 MAX_INTERVALS_SHOWN = 5_000
 MAX_WINDOW = timedelta(days=7)
@@ -152,20 +155,42 @@ def _spans(machine: Machine, since: datetime, until: datetime) -> Iterator[Ledge
     for state, cause, started_at, ended_at, *rest in stored.order_by("started_at").values_list(*columns):
         end_at = min(ended_at, until)
         yield LedgerSpan(state, cause, max(started_at, since), end_at, *rest)
-    heartbeat = MachineHeartbeat.objects.filter(machine=machine).first()
+    heartbeat = _heartbeat(machine)
     if heartbeat is not None:
         yield from _open_spans(heartbeat, end_at, since, until)
 
 
+def _heartbeat(machine: Machine) -> MachineHeartbeat | None:
+    """Return what the machine said last, with the job and project that its open interval is for: those of the phase
+    that rolls out or trains, if the interval began with it or later."""
+    phase = Phase.objects.filter(
+        machine=OuterRef("machine"),
+        state__in=LIVE_PHASE_STATES,
+        role__in=EXCLUSIVE_ROLES,
+        leased_at__lte=OuterRef("open_since_at"),
+    )
+    said = MachineHeartbeat.objects.filter(machine=machine)
+    return said.annotate(
+        open_job_id=Subquery(phase.values("job_id")), open_project_id=Subquery(phase.values("project_id"))
+    ).first()
+
+
 def _open_spans(
-    heartbeat: MachineHeartbeat, end_at: datetime | None, since: datetime, until: datetime
+    heartbeat: Any, end_at: datetime | None, since: datetime, until: datetime
 ) -> Iterator[LedgerSpan]:
     """Yield the spans that follow the stored intervals."""
     begin = end_at or max(since, heartbeat.open_since_at or heartbeat.received_at)
     is_silent = not heartbeat.is_heard(until)
     alive_until = min(until, heartbeat.received_at) if is_silent else until
     if heartbeat.open_state and alive_until > begin:
-        yield LedgerSpan(heartbeat.open_state, heartbeat.open_cause, begin, alive_until)
+        yield LedgerSpan(
+            heartbeat.open_state,
+            heartbeat.open_cause,
+            begin,
+            alive_until,
+            job_id=heartbeat.open_job_id,
+            project_id=heartbeat.open_project_id,
+        )
         begin = alive_until
     if until > begin:
         yield LedgerSpan(LedgerState.DOWN if is_silent else LedgerState.UNKNOWN, "", begin, until)

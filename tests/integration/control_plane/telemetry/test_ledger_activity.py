@@ -150,6 +150,24 @@ def test_the_time_of_a_job_excludes_what_its_machines_did_for_others(cast: Cast)
     assert productive_s == pytest.approx([36.0, 36.0])
 
 
+def test_what_a_machine_does_now_is_told_with_the_job_that_it_works_for(cast: Cast) -> None:
+    """An engine that serves without a break has an open interval of up to ten seconds, which named no job."""
+    job, worker = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
+    worker.heartbeat(open_state=LedgerState.IDLE, open_cause=IdleCause.NO_JOB, open_since_s=90.0)
+    phase = phase_make(job, worker.machine, Role.ROLLOUT)
+    path = f"machines/{show_id(IdKind.MACHINE, worker.machine.id)}/ledger"
+
+    idle = asked(cast.owner, path)["intervals"][-1]
+    assert (idle["state"], idle["job_id"]) == ("idle", None), "that began before the lease"
+
+    Phase.objects.filter(id=phase.id).update(leased_at=database_now() - timedelta(seconds=20))
+    worker.heartbeat(open_state=LedgerState.SERVING, open_since_s=95.0)
+    serving = asked(cast.owner, path)["intervals"][-1]
+    assert (serving["state"], serving["job_id"]) == ("serving", show_id(IdKind.JOB, job.id))
+    hidden = asked(cast.outsider, path)["intervals"][-1]
+    assert (hidden["state"], hidden["job_id"]) == ("serving", None)
+
+
 def test_tokens_read_again_are_booked_against_the_job_that_got_the_machine(cast: Cast) -> None:
     holder, taker = cast.job(is_running=True), cast.job(is_running=True)
     machine = worker_make("alpha", "rollout", "train").machine
