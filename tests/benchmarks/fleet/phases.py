@@ -32,9 +32,15 @@ _AFTER_STEPS = """
     WHERE after.job_id = %(job)s AND before.job_id = ANY(%(others)s)
       AND before.role = 'train' AND before.state = 'ended'
 """
+# An engine that serves without a break closes its interval after ten seconds only; until then, its machine says so.
 _SERVED = """
-    SELECT extract(epoch FROM min(i.started_at) - j.created_at)::float8
-    FROM jobs_job j LEFT JOIN telemetry_ledgerinterval i ON i.job_id = j.id AND i.state = 'serving'
+    SELECT extract(epoch FROM min(serving.since_at) - j.created_at)::float8
+    FROM jobs_job j LEFT JOIN (
+        SELECT job_id, started_at AS since_at FROM telemetry_ledgerinterval WHERE state = 'serving'
+        UNION ALL
+        SELECT p.job_id, greatest(h.open_since_at, p.active_at) FROM scheduling_phase p
+        JOIN cluster_machineheartbeat h ON h.machine_id = p.machine_id
+        WHERE p.role = 'rollout' AND p.state = 'active' AND h.open_state = 'serving') serving ON serving.job_id = j.id
     WHERE j.id = %(job)s GROUP BY j.id
 """
 _ACTIVE = """
@@ -85,7 +91,8 @@ class Phases:
         return int(self._rows(_AFTER_STEPS, job_id, others=_uuids(other_ids))[0][0])
 
     def first_served_s(self, job_id: str) -> float | None:
-        """Return how long after its submission the job was first served; None if the ledger does not tell yet."""
+        """Return how long after its submission the job was first served, as far as machines have told; None if none
+        has."""
         seconds = self._rows(_SERVED, job_id)[0][0]
         return None if seconds is None else float(seconds)
 
