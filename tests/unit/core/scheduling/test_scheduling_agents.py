@@ -59,6 +59,21 @@ def at_work(job: JobView, **changes: object) -> JobView:
     return replace(job, **{"state": JobState.RUNNING, "admitted_s": 100.0, **changes})  # type: ignore[arg-type]
 
 
+def test_a_supervisor_that_runs_one_phase_at_a_time_gets_no_agents_beside_an_engine_that_no_longer_fits() -> (
+    None
+):
+    """It was retagged while an engine ran there. The lease was refused by the rows, and decided again in each cycle."""
+    job = at_work(JOBS[0])
+    engine = PhaseView(id=UUID(int=1), job_id=job.id, role=Role.ROLLOUT, state=PhaseState.ACTIVE, fence=1)
+    retagged = agent_machine(slots=None).with_phase(engine)
+    leased = [
+        d.machine
+        for d in decide(Snapshot(machines=(retagged, *ENGINES), jobs=(job,))).decisions
+        if isinstance(d, Lease) and d.role is Role.AGENT
+    ]
+    assert leased == []
+
+
 def where(snapshot: Snapshot, job: JobView) -> list[str]:
     """Return the machines that run the job's agents."""
     return [machine.name for machine, phase in snapshot.held_by(job.id) if phase.role is Role.AGENT]
