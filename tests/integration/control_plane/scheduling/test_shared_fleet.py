@@ -95,6 +95,7 @@ def test_engines_are_wanted_for_the_turns_that_all_gateways_count(cast: Cast) ->
 
 def test_a_job_whose_turns_have_ended_leaves_its_machines_to_the_other(cast: Cast) -> None:
     _, first, second = two_jobs(cast)
+    Job.objects.filter(id=first.id).update(published_batch=1)
     gateway(1, {first: 0, second: 1000})
 
     cycle()
