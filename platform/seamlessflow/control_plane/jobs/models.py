@@ -43,6 +43,11 @@ class Job(models.Model):
     priority = models.SmallIntegerField(
         null=True, help_text="Priority that a person gave it after its submission; null: the one of its spec."
     )
+    owed = models.SmallIntegerField(
+        default=0,
+        db_default=0,
+        help_text="1: it had too little machine time and gets a machine more for a while; -1: one less.",
+    )
     spec_submitted = models.JSONField(help_text="The spec as it was submitted.")
     spec = models.JSONField(help_text="The spec with all defaults filled in. Read it as `resolved_spec`.")
     model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model.")

@@ -8,8 +8,9 @@ import logging
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from uuid import UUID
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -19,7 +20,8 @@ from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
 from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeUpSender
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.services import owed_store, plan_apply
+from seamlessflow.core.scheduling.arrears import Arrears
 from seamlessflow.core.scheduling.health import Patience
 from seamlessflow.core.scheduling.quiet import Quiet, quiet_s
 from seamlessflow.core.scheduling.scheduler import decide
@@ -72,6 +74,9 @@ class Leader:
         self._behind = EnginesBehind()
         self._quiet: Quiet | None = None
         self._barren_at_s = float("-inf")
+        self._arrears = Arrears()
+        self._differences: Mapping[UUID, float] = {}
+        self._looked_at_s = time.monotonic()
 
     def run(self) -> None:
         num_failures = 0
@@ -99,6 +104,7 @@ class Leader:
         checked_at = time.monotonic()
         patience = Patience(since_s=checked_at)
         self._quiet = None
+        self._arrears, self._differences = Arrears(), {}  # another process may have led meanwhile
         with self._companion():
             while not self._stop.is_set():
                 self._on_turn()
@@ -133,11 +139,17 @@ class Leader:
             self._barren_at_s = started_at
         snapshot = snapshot_load(may_evict=patience.is_over(started_at))
         patience.note(snapshot.machines, started_at)
+        self._pass_time(snapshot, started_at)
         if self._quiet is None or not self._quiet.covers(snapshot, started_at):
             self._decide(snapshot, started_at)
         took_s = time.monotonic() - started_at
         if took_s > SLOW_CYCLE_S:
             _log.warning("a cycle took %.0f ms", took_s * 1000)
+
+    def _pass_time(self, snapshot: Snapshot, now_s: float) -> None:
+        """Add up what jobs lacked since the last look. What they are owed from now on is in the next snapshot."""
+        owed_store(self._arrears.pass_time(snapshot, self._differences, now_s - self._looked_at_s))
+        self._looked_at_s = now_s
 
     def _decide(self, snapshot: Snapshot, now_s: float) -> None:
         """Decide and apply. A decision may lose a race, so only a plan without any is remembered."""
@@ -145,6 +157,7 @@ class Leader:
         for wake_up in self._behind.wake_ups(snapshot):
             self._wake_up_sender.send(wake_up)
         plan = decide(snapshot)
+        self._differences = plan.differences
         for wake_up in plan_apply(plan):
             self._wake_up_sender.send(wake_up)
         if not plan.decisions:

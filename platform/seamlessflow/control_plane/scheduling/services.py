@@ -6,6 +6,7 @@ the caller gets the wake-ups to send.
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -61,6 +62,13 @@ _STORE_REASONS = """
         JOIN jobs_job j ON j.id = told.id AND j.state <> ALL(%s)
         ORDER BY j.id FOR NO KEY UPDATE OF j)
     UPDATE jobs_job j SET waiting_reason = fresh.reason FROM fresh WHERE j.id = fresh.id
+"""
+_STORE_OWED = """
+    WITH fresh AS (
+        SELECT j.id, told.owed FROM json_to_recordset(%s::json) AS told (id uuid, owed smallint)
+        JOIN jobs_job j ON j.id = told.id
+        ORDER BY j.id FOR NO KEY UPDATE OF j)
+    UPDATE jobs_job j SET owed = fresh.owed FROM fresh WHERE j.id = fresh.id
 """
 _log = logging.getLogger(__name__)
 
@@ -321,6 +329,14 @@ def _version_raise(decision: SetDesiredVersion) -> list[WakeUp] | None:
 
 def _wake_up_of(phase_id: UUID, machine: str) -> WakeUp:
     return WakeUp(machine, phase_id, Phase.objects.values_list("fence", flat=True).get(id=phase_id))
+
+
+def owed_store(owed: Mapping[UUID, int]) -> None:
+    """Store what jobs are owed from now on, so that every process that plans or explains reads the same."""
+    if owed:
+        rows = [{"id": str(job_id), "owed": num} for job_id, num in sorted(owed.items())]
+        with connection.cursor() as cursor:
+            cursor.execute(_STORE_OWED, [json.dumps(rows)])
 
 
 def _waiting_reasons_store(plan: Plan) -> None:

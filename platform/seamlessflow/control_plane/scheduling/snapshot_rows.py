@@ -106,7 +106,8 @@ _JOBS = f"""
            extract(epoch FROM statement_timestamp() - j.resumed_at)::float8,
            CASE WHEN (j.spec->'environment'->'num_machines'->>'max')::int > 1 THEN (
                SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-               WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}') END
+               WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}') END,
+           j.owed
     FROM jobs_job j
     JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
@@ -219,7 +220,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
     due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
-    given_priority, resumed_s, num_sessions = row[27:]
+    given_priority, resumed_s, num_sessions, owed = row[27:]
     return job_view(
         job_id,
         spec,
@@ -231,6 +232,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
         project_id=project_id,
         project_weight=weight,
         project_quota=quota,
+        owed=owed,
         waiting_s=waiting_s if state == JobState.QUEUED else 0.0,
         admitted_s=admitted_s or 0.0,
         published_s=float("inf") if published_s is None else published_s,

@@ -7,10 +7,10 @@ sum to the machines, or to all quotas if those are fewer. Agents count in what i
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from seamlessflow.core.scheduling.dividing import divided
 from seamlessflow.core.scheduling.queue import Queue
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
@@ -47,22 +47,3 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
         )
         for project in {job.project_id for job in snapshot.jobs}
     }
-
-
-def divided(amount: float, weights: Mapping[UUID, float], caps: Mapping[UUID, int]) -> dict[UUID, float]:
-    """Divide an amount by weight; whoever reaches its cap leaves the rest to the others.
-
-    With 8 to divide, weights 1:1:2 and a cap of 1 on the last: 3.5, 3.5 and 1.
-    """
-    parts: dict[UUID, float] = {}
-    left = dict(weights)
-    while left:
-        unit = amount / sum(left.values())
-        capped = [one for one, weight in left.items() if one in caps and caps[one] <= weight * unit]
-        if not capped:
-            return parts | {one: weight * unit for one, weight in left.items()}
-        for one in capped:
-            parts[one] = float(caps[one])
-            amount -= caps[one]
-            del left[one]
-    return parts

@@ -5,12 +5,13 @@ it into decisions. Machines of jobs that end are left out until they are leaving
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.agent_placement import AgentTargets, agents_place
+from seamlessflow.core.scheduling.arrears import Claim
 from seamlessflow.core.scheduling.demand import Demand, demand_of
 from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.floors import Floors, fits_alone, floors_admit
@@ -19,7 +20,7 @@ from seamlessflow.core.scheduling.judging import Judged
 from seamlessflow.core.scheduling.placement import Targets, machines_place
 from seamlessflow.core.scheduling.shares import Shares
 from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,14 @@ class FleetPlan:
     def is_served(self, job: JobView) -> bool:
         """Whether the job gets machines: its whole floor, or what is left of it."""
         return job.id in self.demands
+
+    def claims(self) -> Iterator[Claim]:
+        """Yield what each admitted job holds, machines that leave it included, and could use."""
+        for job in self.floors.served:
+            demand = self.demands[job.id]
+            roles = [phase.role for _, phase in self.snapshot.held_by(job.id)]
+            num_held = sum(role in EXCLUSIVE_ROLES for role in roles)
+            yield Claim(job, num_wanted=demand.rollout + demand.train, num_held=num_held)
 
 
 def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | None = None) -> FleetPlan:

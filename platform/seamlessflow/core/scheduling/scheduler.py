@@ -12,6 +12,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S
 from seamlessflow.core.scheduling.activity import is_up
+from seamlessflow.core.scheduling.arrears import differences
 from seamlessflow.core.scheduling.decisions import (
     Decision,
     DrainPhase,
@@ -69,7 +70,7 @@ def decide(snapshot: Snapshot) -> Plan:
         if not isinstance(d, DrainPhase | SetDesiredVersion | SetNext) or d.phase_id not in failing_ids
     )
     stored = {job.id: job.waiting_reason for job in snapshot.jobs}
-    return Plan(tuple(_first_per_phase(kept)), waiting, stored)
+    return Plan(tuple(_first_per_phase(kept)), waiting, stored, differences(plan.claims()))
 
 
 def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:

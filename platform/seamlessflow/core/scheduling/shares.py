@@ -27,14 +27,18 @@ from seamlessflow.core.scheduling.snapshot import JobView, Owner
 from seamlessflow.core.types.tags import Role
 
 KEPT_PART = 2  # a job keeps its share of engines divided by this when others finish their batches first
+# Of a machine: between one that owes and one that is owed it makes one, and else it decides who gets the odd one.
+OWED_PART = 0.5
 
 
 @dataclass(slots=True)
 class _Project:
-    """What a project has so far. `num_held`: with agents, which its quota counts but its share does not."""
+    """What a project has so far. `num_held`: with agents, which its quota counts but its share does not; `owed`: a
+    machine that its jobs are owed or owe (`arrears`)."""
 
     weight: float
     quota: int | None
+    owed: int
     num_shared: int = 0
     num_held: int = 0
 
@@ -58,12 +62,12 @@ class _Account:
 
     @property
     def level(self) -> float:
-        """How much the job would have with one machine more, by its weight."""
-        return (self.num_shared + 1) / self.job.weight
+        """How much the job would have with one machine more, by its weight. What it is owed does not count."""
+        return (self.num_shared + 1 - OWED_PART * self.job.owed) / self.job.weight
 
     @property
     def project_level(self) -> float:
-        return (self.project.num_shared + 1) / self.project.weight
+        return (self.project.num_shared + 1 - OWED_PART * self.project.owed) / self.project.weight
 
     @property
     def is_in_batch(self) -> bool:
@@ -98,8 +102,11 @@ class Shares:
         self.allocation = Allocation(self.fleet.capacities())
         projects: dict[UUID, _Project] = {}
         self._accounts = {}
+        owed = _owed_by_project(self.floors.served)
         for job in self.floors.served:
-            project = projects.setdefault(job.project_id, _Project(job.project_weight, job.project_quota))
+            project = projects.setdefault(
+                job.project_id, _Project(job.project_weight, job.project_quota, owed[job.project_id])
+            )
             self._accounts[job.id] = self._open(job, project)
 
     def _open(self, job: JobView, project: _Project) -> _Account:
@@ -115,7 +122,7 @@ class Shares:
         for account in sorted(in_turns, key=self._training_order):
             if not self._add_trainers(account):
                 self.unmet_training.append(account.job)
-        for account in accounts:
+        for account in sorted(accounts, key=self._engine_order):
             if account.demand.rollout:
                 self._add_engine(account)
         by_priority: dict[int, list[_Account]] = defaultdict(list)
@@ -182,6 +189,11 @@ class Shares:
     def _training_order(self, account: _Account) -> tuple[int, bool, float]:
         job = account.job
         return (-job.priority, not self.homes.is_training(job), -job.due_age_s)
+
+    def _engine_order(self, account: _Account) -> tuple[bool, int, int]:
+        """Who is owed a machine has its first engine before others, so that nobody is for ever the one without."""
+        job = account.job
+        return (job.id in self.floors.missing, -job.priority, -job.owed)
 
     def _add_exclusive(self, account: _Account) -> None:
         owner = (account.job.id, Role.TRAIN)
@@ -272,6 +284,14 @@ class Shares:
                 heapq.heapreplace(projects, (waiting[0][2].project_level, place, waiting))
             else:
                 heapq.heappop(projects)
+
+
+def _owed_by_project(jobs: Iterable[JobView]) -> dict[UUID, int]:
+    """Return what the jobs of each project are owed together, at most one machine."""
+    owed: dict[UUID, int] = defaultdict(int)
+    for job in jobs:
+        owed[job.project_id] += job.owed
+    return {project: max(-1, min(num, 1)) for project, num in owed.items()}
 
 
 def _could_use(account: _Account, number: int, training: JobView) -> bool:

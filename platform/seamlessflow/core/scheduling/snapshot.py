@@ -171,6 +171,7 @@ class JobView:
     project_id: UUID = NO_PROJECT
     project_weight: float = 1.0
     project_quota: int | None = None  # the most machines that the project may hold; None: no limit
+    owed: int = 0  # 1: it gets a machine more than its share, because others had too many; -1: one less
     engines_wanted: int | None = None  # for the turns that run or wait for an engine; None: unknown
     slots_per_engine: int = 1  # turns that one engine runs at once
     waiting_s: float = field(default=0.0, compare=False)  # since it entered the queue; 0 if it is not queued

@@ -110,6 +110,23 @@ def test_the_same_facts_are_decided_once(cast: Cast, leader: Leader, decided: li
     assert live()["alpha"] == "rollout draining"
 
 
+def test_a_job_that_lacked_machines_for_a_while_is_owed_one_and_the_next_snapshot_says_so(
+    cast: Cast, leader: Leader, decided: list[Plan]
+) -> None:
+    job = running_job(cast, leader, decided)
+    leader._differences = {job.id: 2.0}  # machines, since two seconds
+    leader._looked_at_s = time.monotonic() - 2.0
+    leader._cycle(PATIENCE)
+    assert snapshot_load().jobs[0].owed == 0
+    leader._differences = {job.id: 2.0}
+    leader._looked_at_s = time.monotonic() - 2.0
+    leader._cycle(PATIENCE)
+    assert snapshot_load().jobs[0].owed == 1
+    leader._cycle(PATIENCE)
+    assert decided, "a job that is owed a machine is another fact"
+    assert leader._differences == {}, "nobody else holds machines"
+
+
 def test_a_decision_that_lost_its_race_is_made_again(cast: Cast, leader: Leader, decided: list[Plan]) -> None:
     cluster()
     cast.job()

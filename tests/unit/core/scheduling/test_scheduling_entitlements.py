@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.scheduling.entitlements import Entitlement, divided, entitlements
+from seamlessflow.core.scheduling.dividing import divided
+from seamlessflow.core.scheduling.entitlements import Entitlement, entitlements
 from seamlessflow.core.scheduling.queue import Queue
 from seamlessflow.core.scheduling.snapshot import Snapshot
 from seamlessflow.core.types.tags import Role

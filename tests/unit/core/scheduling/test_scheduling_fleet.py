@@ -268,6 +268,7 @@ def fleets(draw: st.DrawFn) -> Snapshot:
             agents_wanted=draw(st.sampled_from([1, 1, 3])),
             rollout_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),
             due_age_s=draw(st.sampled_from([1.0, 100.0])),
+            owed=draw(st.sampled_from([0, 0, 1, -1])),
         )
         for order, job_id in enumerate(ids)
     ]
