@@ -9,6 +9,7 @@ import click
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 
 Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # maps a machine to the changes to make
@@ -103,6 +104,20 @@ def machines_pool(names: tuple[str, ...], pool: str, **options: Any) -> None:
     _edit(names, lambda machine: {"pool": pool}, **options)
 
 
+@machines.command("cost")
+@_edit_options
+@click.option(
+    "--to",
+    "cost",
+    required=True,
+    type=float,
+    help="What each of them counts in shares: 1 for an ordinary machine, 2 for one worth two of them.",
+)
+def machines_cost(names: tuple[str, ...], cost: float, **options: Any) -> None:
+    """Say what machines count in shares."""
+    _edit(names, lambda machine: {"cost": cost}, **options)
+
+
 def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
     @click.command(verb, help=text)
     @_edit_options
@@ -180,7 +195,8 @@ def _tags_of(given: tuple[str, ...]) -> set[str]:
 def _desired(machine: Mapping[str, Any]) -> str:
     marks = " draining" if machine["is_draining"] else " cordoned" if machine["is_cordoned"] else ""
     where = "" if machine["pool"] == OPEN_POOL else f" in the pool {machine['pool']}"
-    return f"{{{', '.join(machine['tags'])}}}{marks}{where}"
+    counted = "" if machine["cost"] == ORDINARY_COST else f" of cost {machine['cost']:g}"
+    return f"{{{', '.join(machine['tags'])}}}{marks}{where}{counted}"
 
 
 def _event_said(event: Mapping[str, Any]) -> str:

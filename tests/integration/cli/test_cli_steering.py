@@ -342,7 +342,14 @@ def test_shares_and_pools_are_listed_and_edited(cast: Cast) -> None:
         "alpha: {train} in the pool lab (generation 2)"
     ]
     assert "'Lab' is not accepted" in refused("machines", "pool", "alpha", "--to", "Lab", "--reason", "r")
-    assert "pool default → lab" in said("machines", "events", "alpha")[0]
+    assert said("machines", "cost", "alpha", "--to", "2.5", "--reason", "r") == [
+        "alpha: {train} in the pool lab of cost 2.5 (generation 3)"
+    ]
+    assert "0 is not accepted; accepted: 0.01 to 1000" in refused(
+        "machines", "cost", "alpha", "--to", "0", "--reason", "r"
+    )
+    assert "cost 1.0 → 2.5" in said("machines", "events", "alpha")[0]
+    assert "pool default → lab" in said("machines", "events", "alpha")[1]
     assert said("shares", "set", "elsewhere", "--weight", "2", "--quota", "3", "--reason", "r")[0].startswith(
         "elsewhere            weight 2      quota 3      entitled to 0.0    holds 0"
     )

@@ -15,7 +15,7 @@ import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tag
 
 const STALE = 412;
 
-type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "generation">;
+type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost" | "generation">;
 
 interface Props {
   machine: MachineRow;
@@ -32,7 +32,7 @@ export function EditDialog({ machine, added, onClose }: Props) {
     return { ...now, tags: tagsWith(now.tags, added) };
   });
   const [reason, setReason] = useState("");
-  const wanted = isChanged(seen, edit) ? edit : null;
+  const wanted = isChanged(seen, edit) && !Number.isNaN(edit.cost) ? edit : null;
   const preview = usePreview(machine.id, wanted);
   const send = useMachineEdit(machine.id);
   const isStale = send.error instanceof ApiProblem && send.error.status === STALE;
@@ -72,6 +72,22 @@ export function EditDialog({ machine, added, onClose }: Props) {
             onChange={(event) => setEdit({ ...edit, pool: event.target.value.trim() })}
           />
           <span className="muted">Only projects with a grant of the pool may use the machine; see Shares.</span>
+        </label>
+        <label className="field">
+          <span className="field-label">Cost</span>
+          <input
+            className="input"
+            type="number"
+            value={Number.isNaN(edit.cost) ? "" : edit.cost}
+            min={0.01}
+            max={1000}
+            step="any"
+            required
+            onChange={(event) => setEdit({ ...edit, cost: event.target.valueAsNumber })}
+          />
+          <span className="muted">
+            What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them.
+          </span>
         </label>
         {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
         <ReasonField reason={reason} onChange={setReason} isRequired />

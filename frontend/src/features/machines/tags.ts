@@ -18,9 +18,9 @@ export function tagsWith(tags: readonly string[], text: string): string[] {
   return [...new Set([...tags, ...added])].sort();
 }
 
-export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool">): MachineEdit {
-  const { tags, is_cordoned, is_draining, pool } = machine;
-  return { tags: [...tags].sort(), is_cordoned, is_draining, pool };
+export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost">): MachineEdit {
+  const { tags, is_cordoned, is_draining, pool, cost } = machine;
+  return { tags: [...tags].sort(), is_cordoned, is_draining, pool, cost };
 }
 
 export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEdit): boolean {
@@ -34,6 +34,7 @@ export function editSaid(edit: Pick<EditRow, "before" | "after" | "reason" | "au
   if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "no longer draining");
   else if (edit.after.is_cordoned !== undefined) parts.push(edit.after.is_cordoned ? "cordoned" : "uncordoned");
   if (edit.after.pool !== undefined) parts.push(`moved to the pool ${edit.after.pool}`);
+  if (edit.after.cost !== undefined) parts.push(`now counts ${edit.after.cost} in shares`);
   return `${parts.join(", ") || "edited"} by ${edit.author.replace(/^user:/, "")}: ${edit.reason}`;
 }
 

@@ -89,7 +89,7 @@ class MachineDetailApi(ProjectApi):
         responses=MachineOutput,
     )
     def patch(self, request: Request, machine_id: UUID) -> Response:
-        """Edit the tags or the pool of a machine, cordon it or drain it. For operators only.
+        """Edit the tags, the pool or the cost of a machine, cordon it or drain it. For operators only.
 
         `If-Match` holds the generation that the edit is based on. Without it the request is refused
         (428); if somebody else edited the machine in the meantime, it is refused as well (412). A
@@ -108,6 +108,7 @@ class MachineDetailApi(ProjectApi):
                 is_cordoned=edit.get("is_cordoned"),
                 is_draining=edit.get("is_draining"),
                 pool=edit.get("pool"),
+                cost=edit.get("cost"),
             ),
             reason=edit["reason"],
             author=access.author,

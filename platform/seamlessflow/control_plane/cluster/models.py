@@ -17,6 +17,7 @@ from seamlessflow.core.scheduling.heartbeats import (
     SHORTEST_INTERVAL_S,
     unheard_limit_s,
 )
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 
 
@@ -27,6 +28,11 @@ class Machine(models.Model):
     name = models.CharField(max_length=63, unique=True)
     tags = ArrayField(models.CharField(max_length=63), default=list)
     pool = models.CharField(max_length=63, default=OPEN_POOL)
+    cost = models.FloatField(
+        default=ORDINARY_COST,
+        db_default=ORDINARY_COST,
+        help_text="What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them.",
+    )
     generation = models.PositiveBigIntegerField(default=1)
     is_cordoned = models.BooleanField(default=False, help_text="The machine gets no new phases.")
     is_draining = models.BooleanField(

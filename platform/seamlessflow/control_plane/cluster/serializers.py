@@ -54,6 +54,7 @@ class MachineOutput(serializers.Serializer):
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     pool = serializers.CharField()
+    cost = serializers.FloatField(help_text="What the machine counts in shares; an ordinary one counts 1.")
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
@@ -105,6 +106,10 @@ class MachineEditInput(serializers.Serializer):
         required=False,
         max_length=63,
         help_text="Only projects with a grant of the pool may use its machines.",
+    )
+    cost = serializers.FloatField(
+        required=False,
+        help_text="What the machine counts in shares, 0.01 to 1000. An ordinary one counts 1.",
     )
     reason = serializers.CharField(max_length=1000)
 

@@ -22,6 +22,7 @@ from seamlessflow.control_plane.common.services import event_record, scheduler_n
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
 from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -104,13 +105,15 @@ def machine_edit(
 ) -> Machine:
     """Apply an edit. One that changes nothing neither bumps the generation nor records an event.
 
-    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or pool, or no reason.
+    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag, pool or cost, or no reason.
     """
     if not reason.strip():
         raise field_error("reason", "is missing; say why the machine is edited")
     tags = None if edit.tags is None else checked_tags(edit.tags)
     if edit.pool is not None:
         checked_pool(edit.pool)
+    if edit.cost is not None:
+        checked_cost(edit.cost)
     with transaction.atomic():
         machine = Machine.objects.select_for_update(no_key=True).filter(id=machine_id).first()
         if machine is None:
@@ -153,6 +156,7 @@ def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dic
         "is_cordoned": edit.cordons,
         "is_draining": edit.is_draining,
         "pool": edit.pool,
+        "cost": edit.cost,
     }
     return {
         field: value
@@ -208,3 +212,10 @@ def checked_pool(name: str) -> str:
         return parse_pool(name)
     except InvalidPool as error:
         raise field_error("pool", str(error)) from error
+
+
+def checked_cost(cost: float) -> float:
+    try:
+        return parse_cost(cost)
+    except InvalidCost as error:
+        raise field_error("cost", str(error)) from error

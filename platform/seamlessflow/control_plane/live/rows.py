@@ -90,6 +90,7 @@ def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) 
         "name": machine.name,
         "tags": sorted(machine.tags),
         "pool": machine.pool,
+        "cost": machine.cost,
         "generation": machine.generation,
         "is_cordoned": machine.is_cordoned,
         "is_draining": machine.is_draining,

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
 from seamlessflow.control_plane.cluster.serializers import MachineOutput
-from seamlessflow.control_plane.cluster.services import checked_pool, checked_tags
+from seamlessflow.control_plane.cluster.services import checked_cost, checked_pool, checked_tags
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.scheduling.judgements import machine_release
@@ -34,6 +34,8 @@ class _PreviewApi(ProjectApi):
                 checked_tags(edit.tags)
             if edit.pool is not None:
                 checked_pool(edit.pool)
+            if edit.cost is not None:
+                checked_cost(edit.cost)
         self.access.check(Operation.MACHINE_EDIT)
         return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
 

@@ -17,6 +17,7 @@ from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
 from seamlessflow.control_plane.scheduling.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
 from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -34,7 +35,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Machine
-        fields = ["tags", "pool", "is_cordoned", "is_draining"]
+        fields = ["tags", "pool", "cost", "is_cordoned", "is_draining"]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -59,6 +60,12 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         except InvalidPool as error:
             raise forms.ValidationError(str(error)) from error
 
+    def clean_cost(self) -> float:
+        try:
+            return parse_cost(self.cleaned_data["cost"])
+        except InvalidCost as error:
+            raise forms.ValidationError(str(error)) from error
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
@@ -80,14 +87,14 @@ def quarantine_said(machine: Machine) -> str:
 @admin.register(Machine)
 class MachineAdmin(KeptAdmin):
     form = MachineForm
-    list_display = ["name", "tags", "work", "pool", "generation", "reason", "edited_by"]
+    list_display = ["name", "tags", "work", "pool", "cost", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
     list_select_related = ["judgement"]
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
         *("name", "generation", "edited_by"),
-        *("tags", "pool", "is_cordoned", "is_draining", "quarantine", "is_released", "reason"),
+        *("tags", "pool", "cost", "is_cordoned", "is_draining", "quarantine", "is_released", "reason"),
         "seen_generation",
     ]
     readonly_fields = ["name", "generation", "edited_by", "quarantine"]
@@ -117,6 +124,7 @@ class MachineAdmin(KeptAdmin):
                 is_cordoned=cleaned["is_cordoned"],
                 is_draining=cleaned["is_draining"],
                 pool=cleaned["pool"],
+                cost=cleaned["cost"],
             ),
             reason=cleaned["reason"],
             author=author_of(request),

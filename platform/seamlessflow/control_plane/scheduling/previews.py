@@ -22,6 +22,7 @@ from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.preview import JobImpact, PhaseImpact, preview
 from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
@@ -102,7 +103,8 @@ def _desired(machine: MachineView) -> str:
     marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
     marks += ", in quarantine" if machine.quarantine is not None else ""
     where = "" if machine.pool == OPEN_POOL else f" in the pool {machine.pool}"
-    return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}"
+    counted = "" if machine.cost == ORDINARY_COST else f" of cost {machine.cost:g}"
+    return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}{counted}"
 
 
 def _job_names(access: Access) -> dict[UUID, str]:

@@ -28,7 +28,7 @@ class ProjectShare:
     @property
     def num_borrowed(self) -> float:
         """How many machines it has beyond its entitlement; below zero if it has fewer."""
-        return self.now.num_shared - self.now.entitled
+        return self.now.shared_cost - self.now.entitled
 
 
 def share_projects(*, access: Access) -> QuerySet[Project]:

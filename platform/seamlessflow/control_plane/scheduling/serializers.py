@@ -20,6 +20,7 @@ class MachinePreviewInput(serializers.Serializer):
         required=False, help_text="If true, the machine is cordoned as well."
     )
     pool = serializers.CharField(required=False, max_length=63)
+    cost = serializers.FloatField(required=False)
 
 
 class OneMachinePreviewInput(MachinePreviewInput):
@@ -35,6 +36,7 @@ class DesiredOutput(serializers.Serializer):
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
     pool = serializers.CharField()
+    cost = serializers.FloatField()
 
     def get_tags(self, machine: Any) -> list[str]:
         return sorted(machine.tags)
@@ -133,6 +135,7 @@ def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
         is_cordoned=body.get("is_cordoned"),
         is_draining=body.get("is_draining"),
         pool=body.get("pool"),
+        cost=body.get("cost"),
     )
 
 

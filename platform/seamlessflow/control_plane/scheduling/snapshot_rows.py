@@ -42,7 +42,7 @@ def _quoted(values: Iterable[str]) -> str:
 
 
 _MACHINES = f"""
-    SELECT m.id, m.name, m.tags::text[], m.pool, m.is_cordoned, m.is_draining,
+    SELECT m.id, m.name, m.tags::text[], m.pool, m.cost, m.is_cordoned, m.is_draining,
            extract(epoch FROM statement_timestamp() - h.received_at)::float8, coalesce(h.interval_s, 0),
            h.capabilities, h.num_in_flight,
            p.id, p.job_id, p.role, p.state, p.fence, p.desired_version, p.served_version,
@@ -142,9 +142,9 @@ def job_views() -> tuple[JobView, ...]:
 
 def _machine_view(rows: list[tuple[Any, ...]]) -> MachineView:
     """Return a machine from its rows: one for each live phase, or one without."""
-    machine_id, name, tags, pool, is_cordoned, is_draining, heard_s, interval_s = rows[0][:8]
-    capabilities, num_in_flight = rows[0][8:10]
-    phases = [_phase_view(num_in_flight or 0, *row[10:]) for row in rows if row[10] is not None]
+    machine_id, name, tags, pool, cost, is_cordoned, is_draining, heard_s, interval_s = rows[0][:9]
+    capabilities, num_in_flight = rows[0][9:11]
+    phases = [_phase_view(num_in_flight or 0, *row[11:]) for row in rows if row[11] is not None]
     unheard_s, limit_s = float("inf") if heard_s is None else heard_s, unheard_limit_s(interval_s)
     return MachineView(
         id=machine_id,
@@ -154,6 +154,7 @@ def _machine_view(rows: list[tuple[Any, ...]]) -> MachineView:
         is_cordoned=is_cordoned,
         is_draining=is_draining,
         pool=pool,
+        cost=cost,
         unheard_s=unheard_s,
         unheard_limit_s=limit_s,
         phase=next((phase for phase in phases if phase.role is not Role.AGENT), None),

@@ -82,6 +82,7 @@ def machine_view(
         is_cordoned=machine.is_cordoned,
         is_draining=machine.is_draining,
         pool=machine.pool,
+        cost=machine.cost,
         unheard_s=unheard_s,
         unheard_limit_s=limit_s,
         quarantine=_quarantine_view(judgement, now),

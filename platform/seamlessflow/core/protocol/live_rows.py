@@ -89,6 +89,7 @@ class MachineRow(TypedDict):
     name: str
     tags: list[str]
     pool: str
+    cost: Annotated[float, msgspec.Meta(description="What the machine counts in shares.")]
     generation: int
     is_cordoned: bool
     is_draining: bool
@@ -127,6 +128,7 @@ class EditedState(TypedDict, total=False):
     is_cordoned: bool
     is_draining: bool
     pool: str
+    cost: float
 
 
 class EditRow(TypedDict):

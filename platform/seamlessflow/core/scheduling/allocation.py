@@ -10,7 +10,7 @@ fixed unit is never moved.
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 Owner = TypeVar("Owner", bound=Hashable)
 Key = TypeVar("Key", bound=Hashable)
@@ -21,6 +21,7 @@ Kind = tuple[int, ...]  # the classes that may take a unit
 class _Account:
     """What one owner has: units by class, and their kind there. Unlike an owner, it costs nothing to look up."""
 
+    owner: Hashable
     units: dict[int, int] = field(default_factory=dict)
     kinds: dict[int, Kind] = field(default_factory=dict)
 
@@ -28,6 +29,8 @@ class _Account:
 class Allocation(Generic[Owner]):
     def __init__(self, capacities: Sequence[int]) -> None:
         self.free = list(capacities)
+        # Units that moved to make room, as owner, class before and class after, until somebody empties the list.
+        self.moved: list[tuple[Owner, int, int]] = []
         self._accounts: dict[Owner, _Account] = {}
         # By the classes that owners named: who has units in which class. Owners of a kind are interchangeable.
         self._holders: dict[Kind, dict[int, dict[_Account, int]]] = defaultdict(dict)
@@ -43,7 +46,13 @@ class Allocation(Generic[Owner]):
     def add(
         self, owner: Owner, eligible: Kind, preferred: Sequence[int] = (), *, is_fixed: bool = False
     ) -> bool:
-        """Place one more unit of the owner. Returns False if no exchange makes room.
+        """Place one more unit of the owner, as `place` does. Returns False if no exchange makes room."""
+        return self.place(owner, eligible, preferred, is_fixed=is_fixed) is not None
+
+    def place(
+        self, owner: Owner, eligible: Kind, preferred: Sequence[int] = (), *, is_fixed: bool = False
+    ) -> int | None:
+        """Place one more unit of the owner and return its class; None if no exchange makes room.
 
         `preferred`: eligible classes to try before the others, in order, as long as they have room themselves.
         """
@@ -53,12 +62,12 @@ class Allocation(Generic[Owner]):
         if number is None:
             number = self._make_room(eligible)
         if number is None:
-            return False
+            return None
         account = self._accounts.get(owner)
         if account is None:
-            account = self._accounts[owner] = _Account()
+            account = self._accounts[owner] = _Account(owner)
         self._change(account, (number,) if is_fixed else eligible, number, +1)
-        return True
+        return number
 
     def add_all(self, owner: Owner, eligible: Kind, num: int, preferred: Sequence[int] = ()) -> bool:
         """Place `num` fixed units or none. `preferred`: one class for each unit, and others after them."""
@@ -105,6 +114,7 @@ class Allocation(Generic[Owner]):
             account = next(reversed(self._holders[kind][source]))
             self._change(account, kind, source, -1)
             self._change(account, kind, target, +1)
+            self.moved.append((cast(Owner, account.owner), source, target))
             target = source
         return target
 

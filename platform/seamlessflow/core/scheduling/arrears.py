@@ -29,11 +29,12 @@ NO_DIFFERENCE = 0.001  # machines; smaller ones come from rounding
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an admitted job holds and could use: engines and trainers."""
+    """What an admitted job holds and could use, engines and trainers, in usual machines: one that costs twice as much
+    as machines do on average counts as two."""
 
     job: JobView
-    num_wanted: int
-    num_held: int
+    wanted: float
+    held: float
 
 
 def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
@@ -47,7 +48,7 @@ def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
 
 def _differences(claims: list[Claim]) -> dict[UUID, float]:
     parts = _parts(claims)
-    lacking = {one.job.id: parts[one.job.id] - one.num_held for one in claims}
+    lacking = {one.job.id: parts[one.job.id] - one.held for one in claims}
     lacked = sum(max(num, 0.0) for num in lacking.values())
     exceeded = sum(max(-num, 0.0) for num in lacking.values())
     if lacked < NO_DIFFERENCE:
@@ -65,17 +66,18 @@ def _parts(claims: list[Claim]) -> dict[UUID, float]:
     weights = {project: own[0].job.project_weight for project, own in of_project.items()}
     caps = {project: _cap(own) for project, own in of_project.items()}
     parts: dict[UUID, float] = {}
-    amount = float(sum(one.num_held for one in claims))
+    amount = sum(one.held for one in claims)
     for project, part in divided(amount, weights, caps).items():
         own = of_project[project]
-        wanted = {one.job.id: one.num_wanted for one in own}
+        wanted = {one.job.id: one.wanted for one in own}
         parts |= divided(part, {one.job.id: one.job.weight for one in own}, wanted)
     return parts
 
 
-def _cap(claims: list[Claim]) -> int:
-    wanted, quota = sum(one.num_wanted for one in claims), claims[0].job.project_quota
-    return wanted if quota is None else min(wanted, quota)
+def _cap(claims: list[Claim]) -> float:
+    wanted, quota = sum(one.wanted for one in claims), claims[0].job.project_quota
+    held = sum(one.held for one in claims)  # what it has already is within its quota, whatever it costs
+    return wanted if quota is None else min(wanted, max(float(quota), held))
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 
-def divided(amount: float, weights: Mapping[UUID, float], caps: Mapping[UUID, int]) -> dict[UUID, float]:
+def divided(amount: float, weights: Mapping[UUID, float], caps: Mapping[UUID, float]) -> dict[UUID, float]:
     """Divide an amount by weight; whoever reaches its cap leaves the rest to the others.
 
     With 8 to divide, weights 1:1:2 and a cap of 1 on the last: 3.5, 3.5 and 1.

@@ -16,6 +16,7 @@ class MachineEdit:
     is_cordoned: bool | None = None
     is_draining: bool | None = None
     pool: str | None = None
+    cost: float | None = None
 
     @property
     def cordons(self) -> bool | None:
@@ -30,6 +31,7 @@ def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
         is_cordoned=machine.is_cordoned if edit.cordons is None else edit.cordons,
         is_draining=machine.is_draining if edit.is_draining is None else edit.is_draining,
         pool=machine.pool if edit.pool is None else edit.pool,
+        cost=machine.cost if edit.cost is None else edit.cost,
     )
 
 

@@ -1,9 +1,10 @@
 """What each project is entitled to, and what it has: for people, not for decisions.
 
 Takes the plan of a snapshot. A project is entitled to its part, by weight, of the usable machines that roll out or
-train, at most its quota, while it has jobs that should run; what a quota cuts off is divided among the others, again by
-weight. What somebody does not need is lent, so what a project holds may be more or less. Invariant: entitlements
-sum to the machines, or to all quotas if those are fewer. Agents count in what is held and in quotas, not in shares.
+train, each counted by its cost, at most its quota of usual machines, while it has jobs that should run; what a quota
+cuts off is divided among the others, again by weight. What somebody does not need is lent, so what a project holds may
+be more or less. Invariant: entitlements sum to the cost of the machines, or to all quotas if those are less. Agents
+count in what is held and in quotas, not in shares.
 """
 
 from collections import defaultdict
@@ -17,33 +18,37 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """`entitled`: machines by weight; `num_held`: with those of agents; `num_shared`: those that count in shares;
-    `is_short`: a job of the project gets less than it could use."""
+    """`entitled`: machines by weight; `num_held`: with those of agents; `shared_cost`: of those
+    that count in shares; `is_short`: a job of the project gets less than it could use."""
 
     entitled: float = 0.0
     num_held: int = 0
-    num_shared: int = 0
+    shared_cost: float = 0.0
     is_short: bool = False
 
 
 def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     """Return the entitlement of each project that has unfinished jobs."""
     snapshot, fleet = queue.plan.snapshot, queue.plan.fleet
-    num_machines = sum(len(one.machines) for one in fleet.classes if one.example.tags & EXCLUSIVE_ROLES)
+    amount = sum(one.cost * len(one.machines) for one in fleet.classes if one.example.tags & EXCLUSIVE_ROLES)
     running = {job.project_id: job for job in (*queue.plan.floors.served, *(e.job for e in queue.entries))}
     weights = {project: job.project_weight for project, job in running.items()}
-    quotas = {project: job.project_quota for project, job in running.items() if job.project_quota is not None}
-    entitled = divided(float(num_machines), weights, quotas)
+    quotas = {
+        project: job.project_quota * fleet.usual_cost
+        for project, job in running.items()
+        if job.project_quota is not None
+    }
+    entitled = divided(amount, weights, quotas)
     num_held: dict[UUID, int] = defaultdict(int)
-    num_shared: dict[UUID, int] = defaultdict(int)
+    shared_cost: dict[UUID, float] = defaultdict(float)
     for job in snapshot.jobs:
-        for _, phase in snapshot.held_by(job.id):
+        for machine, phase in snapshot.held_by(job.id):
             num_held[job.project_id] += 1
-            num_shared[job.project_id] += phase.role in EXCLUSIVE_ROLES
+            shared_cost[job.project_id] += machine.cost if phase.role in EXCLUSIVE_ROLES else 0.0
     short = {entry.job.project_id for entry in queue.entries}
     return {
         project: Entitlement(
-            entitled.get(project, 0.0), num_held[project], num_shared[project], project in short
+            entitled.get(project, 0.0), num_held[project], shared_cost[project], project in short
         )
         for project in {job.project_id for job in snapshot.jobs}
     }

@@ -9,11 +9,13 @@ in exactly one class. Agents run beside this work, in slots (`agent_slots`).
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 from seamlessflow.core.scheduling.agent_slots import SlotFleet
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection, may_be_tried
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, ROLE_TAGS, Role
 
 Classes = tuple[int, ...]
@@ -37,6 +39,11 @@ class MachineClass:
     def num_roles(self) -> int:
         """In how many roles its machines may work: the fewer, the less it matters to others who takes them."""
         return len(self.example.tags & EXCLUSIVE_ROLES)
+
+    @property
+    def cost(self) -> float:
+        """What each of its machines counts in shares."""
+        return self.example.cost
 
     @property
     def is_on_trial(self) -> bool:
@@ -115,6 +122,13 @@ class Fleet:
         self._by_job.pop(id(job), None)
         self.slots.accept_all(job)
 
+    @cached_property
+    def usual_cost(self) -> float:
+        """What a machine that rolls out or trains costs on average."""
+        costs = [(one.cost, len(one.machines)) for one in self.classes if one.num_roles]
+        num = sum(num for _, num in costs)
+        return sum(cost * num for cost, num in costs) / num if num else ORDINARY_COST
+
     def num_machines(self, classes: Classes) -> int:
         return sum(len(self.classes[number].machines) for number in classes)
 
@@ -150,7 +164,14 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue
         judged = (machine.quarantine is not None, avoided.get(machine.id))
-        said = (machine.tags, machine.pool, machine.engine_kinds, machine.has_rendezvous, judged)
+        said = (
+            machine.tags,
+            machine.pool,
+            machine.cost,
+            machine.engine_kinds,
+            machine.has_rendezvous,
+            judged,
+        )
         if said not in keys:
             keys[said] = (_key(machine, wanted, engines), judged)
         alike[keys[said]].append(machine)
@@ -170,4 +191,4 @@ def _staying(machine: MachineView) -> PhaseView | None:
 
 def _key(machine: MachineView, wanted: frozenset[str], engines: frozenset[str]) -> object:
     kinds = None if machine.engine_kinds is None else machine.engine_kinds & engines
-    return (machine.tags & wanted, machine.pool, kinds, machine.has_rendezvous is False)
+    return (machine.tags & wanted, machine.pool, machine.cost, kinds, machine.has_rendezvous is False)

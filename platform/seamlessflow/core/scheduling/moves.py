@@ -140,7 +140,7 @@ def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease 
         classes = plan.fleet.classes_for(job, Role.TRAIN)
         able = [machine for machine in free if plan.fleet.class_of[machine.id] in classes]
         able.sort(key=lambda machine: (machine.id not in job.trainer_state, machine.name))
-        if len(able) < job.num_train_machines or not plan.shares.add_spare(job):
+        if len(able) < job.num_train_machines or not plan.shares.add_spare(job, able[0]):
             continue
         members = able[: job.num_train_machines]
         free = [machine for machine in free if machine not in members]
@@ -164,7 +164,7 @@ def _spare_engines(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease]:
         while waiting[number]:
             _, place = waiting[number][0]
             job = jobs[place]
-            if plan.shares.add_spare(job):
+            if plan.shares.add_spare(job, machine):
                 heapq.heapreplace(waiting[number], (plan.shares.level(job), place))
                 yield Lease(
                     machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,

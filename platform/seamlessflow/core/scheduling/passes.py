@@ -50,9 +50,15 @@ class FleetPlan:
         """Yield what each admitted job holds, machines that leave it included, and could use."""
         for job in self.floors.served:
             demand = self.demands[job.id]
-            roles = [phase.role for _, phase in self.snapshot.held_by(job.id)]
-            num_held = sum(role in EXCLUSIVE_ROLES for role in roles)
-            yield Claim(job, num_wanted=demand.rollout + demand.train, num_held=num_held)
+            costs = [
+                machine.cost / self.fleet.usual_cost
+                for machine, phase in self.snapshot.held_by(job.id)
+                if phase.role in EXCLUSIVE_ROLES
+            ]
+            num_wanted, held = demand.rollout + demand.train, sum(costs)
+            # What it holds beyond what it could use costs as much as the rest of what it holds.
+            kept = held * min(1.0, num_wanted / len(costs)) if costs else 0.0
+            yield Claim(job, wanted=kept + max(num_wanted - len(costs), 0), held=held)
 
 
 def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | None = None) -> FleetPlan:

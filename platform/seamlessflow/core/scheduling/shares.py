@@ -2,9 +2,10 @@
 
 Takes the admitted jobs, in the order in which they are served, and what each could use. First comes training,
 which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
-max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. Nobody
-gets more than it could use or than its project's quota; what it leaves is lent to others. At last, on-policy jobs lend
-one another up to half of their engines, so that one batch ends after the other instead of all at once.
+max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. What
+is shared is cost: a machine counts what an operator said, or 1. Nobody gets more than it could use, and no project more
+machines than its quota; what is left is lent to others. At last, on-policy jobs lend one another up to half of their
+engines, so that one batch ends after the other instead of all at once.
 
 Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
 proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine; what
@@ -23,7 +24,7 @@ from seamlessflow.core.scheduling.demand import Demand
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.floors import Floors
 from seamlessflow.core.scheduling.homes import Homes
-from seamlessflow.core.scheduling.snapshot import JobView, Owner
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner
 from seamlessflow.core.types.tags import Role
 
 KEPT_PART = 2  # a job keeps its share of engines divided by this when others finish their batches first
@@ -33,19 +34,21 @@ OWED_PART = 0.5
 
 @dataclass(slots=True)
 class _Project:
-    """What a project has so far. `num_held`: with agents, which its quota counts but its share does not; `owed`: a
-    machine that its jobs are owed or owe (`arrears`)."""
+    """What a project has so far. `cost`: of engines and trainers; `num_held`: machines, with those of agents, which its
+    quota counts but its share does not; `unit`: what a usual machine costs; `owed`: a machine that its jobs are owed
+    or owe (`arrears`)."""
 
     weight: float
     quota: int | None
+    unit: float
     owed: int
-    num_shared: int = 0
+    cost: float = 0.0
     num_held: int = 0
 
 
 @dataclass(slots=True)
 class _Account:
-    """What a job has so far. `num_shared`: engines and trainers; `homes`: the classes where its engines are now."""
+    """What a job has so far. `cost`: of engines and trainers; `homes`: the classes where its engines are now."""
 
     job: JobView
     project: _Project
@@ -53,7 +56,7 @@ class _Account:
     engines: Owner
     engine_classes: Classes
     homes: list[int]
-    num_shared: int = 0
+    cost: float = 0.0
     num_engines: int = 0
 
     @property
@@ -63,11 +66,13 @@ class _Account:
     @property
     def level(self) -> float:
         """How much the job would have with one machine more, by its weight. What it is owed does not count."""
-        return (self.num_shared + 1 - OWED_PART * self.job.owed) / self.job.weight
+        return (self.cost + self.project.unit * (1 - OWED_PART * self.job.owed)) / self.job.weight
 
     @property
     def project_level(self) -> float:
-        return (self.project.num_shared + 1 - OWED_PART * self.project.owed) / self.project.weight
+        return (
+            self.project.cost + self.project.unit * (1 - OWED_PART * self.project.owed)
+        ) / self.project.weight
 
     @property
     def is_in_batch(self) -> bool:
@@ -79,10 +84,14 @@ class _Account:
     def may_have(self, num: int) -> bool:
         return self.project.quota is None or self.project.num_held + num <= self.project.quota
 
-    def count(self, num: int) -> None:
-        self.num_shared += num
-        self.project.num_shared += num
+    def count(self, num: int, cost: float) -> None:
+        """Count machines, and what they cost together."""
+        self.count_cost(cost)
         self.project.num_held += num
+
+    def count_cost(self, cost: float) -> None:
+        self.cost += cost
+        self.project.cost += cost
 
 
 @dataclass(slots=True)
@@ -96,16 +105,18 @@ class Shares:
     demands: Mapping[UUID, Demand]
     allocation: Allocation[Owner] = field(init=False)
     unmet_training: list[JobView] = field(default_factory=list)
+    _costs: list[float] = field(init=False)
     _accounts: dict[UUID, _Account] = field(init=False)
 
     def __post_init__(self) -> None:
         self.allocation = Allocation(self.fleet.capacities())
-        projects: dict[UUID, _Project] = {}
+        self._costs = [one.cost for one in self.fleet.classes]
+        unit, projects = self.fleet.usual_cost, dict[UUID, _Project]()
         self._accounts = {}
         owed = _owed_by_project(self.floors.served)
         for job in self.floors.served:
             project = projects.setdefault(
-                job.project_id, _Project(job.project_weight, job.project_quota, owed[job.project_id])
+                job.project_id, _Project(job.project_weight, job.project_quota, unit, owed[job.project_id])
             )
             self._accounts[job.id] = self._open(job, project)
 
@@ -146,10 +157,12 @@ class Shares:
         wanting = [one for one in self._accounts.values() if _could_use(one, number, training)]
         if not wanting:
             return None
-        self._accounts[training.id].count(-1)  # its levels are what it has once its turn is over
+        self._accounts[training.id].count(
+            -1, -self._costs[number]
+        )  # its levels are what it has once its turn is over
         account = min(wanting, key=lambda one: (-one.job.priority, one.project_level, one.level))
-        self._accounts[training.id].count(+1)
-        account.count(1)
+        self._accounts[training.id].count(1, self._costs[number])
+        account.count(1, self._costs[number])
         account.num_engines += 1
         return account.job, Role.ROLLOUT
 
@@ -166,12 +179,12 @@ class Shares:
             if account.has_unmet and account.may_have(1)
         }
 
-    def add_spare(self, job: JobView) -> bool:
+    def add_spare(self, job: JobView, machine: MachineView) -> bool:
         """Count a machine that nobody needs and that the job gets meanwhile. False if its quota is reached."""
         account = self._accounts[job.id]
         if not account.may_have(1):
             return False
-        account.count(1)
+        account.count(1, machine.cost)
         return True
 
     def has_enough_engines(self, job: JobView) -> bool:
@@ -199,7 +212,7 @@ class Shares:
         owner = (account.job.id, Role.TRAIN)
         for number in self.floors.exclusive.get(owner, ()):
             self.allocation.add(owner, (number,), is_fixed=True)
-            account.count(1)
+            account.count(1, self._costs[number])
         account.project.num_held += int(account.job.id in self.floors.with_agents)
 
     def _add_trainers(self, account: _Account) -> bool:
@@ -210,7 +223,8 @@ class Shares:
         homes = [number for number in self.homes.of_trainer(job) if number in classes]
         if not self.allocation.add_all((job.id, Role.TRAIN), classes, num, homes):
             return False
-        account.count(num)
+        placed = self.allocation.placed((job.id, Role.TRAIN))
+        account.count(num, sum(units * self._costs[number] for number, units in placed.items()))
         return True
 
     def _finish_batches(self, accounts: Iterable[_Account]) -> None:
@@ -259,11 +273,19 @@ class Shares:
         if not account.may_have(1):
             return False
         home = (account.homes.pop(),) if account.homes else ()
-        if not self.allocation.add(account.engines, account.engine_classes, home):
+        number = self.allocation.place(account.engines, account.engine_classes, home)
+        if number is None:
             return False
-        account.count(1)
+        account.count(1, self._costs[number])
         account.num_engines += 1
+        self._note_moves()
         return True
+
+    def _note_moves(self) -> None:
+        """Count what engines cost where they were moved to make room."""
+        for (job_id, _), before, after in self.allocation.moved:
+            self._accounts[job_id].count_cost(self._costs[after] - self._costs[before])
+        self.allocation.moved.clear()
 
     def _fill(self, accounts: Iterable[_Account]) -> None:
         """Give engines one by one to the project with the least, and there to the job with the least."""

@@ -16,6 +16,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.tags import Role
 
 NO_PROJECT = UUID(int=0)
@@ -112,6 +113,7 @@ class MachineView:
     is_cordoned: bool = False
     is_draining: bool = False
     pool: str = "default"
+    cost: float = ORDINARY_COST  # what it counts in shares
     unheard_s: float = field(default=0.0, compare=False)
     unheard_limit_s: float = field(default=HEARTBEAT_LIMIT_S, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet

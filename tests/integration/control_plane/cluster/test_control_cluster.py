@@ -268,15 +268,20 @@ def test_the_admin_site_edits_machines_through_the_service(cast: Cast) -> None:
     browser = Client()
     browser.force_login(cast.owner.user)
     url = f"/admin/cluster/machine/{machine.id}/change/"
-    form = {"tags": "rollout,train", "pool": "lab", "reason": "by hand", "seen_generation": "1"}
+    form = {
+        "tags": "rollout,train", "pool": "lab", "cost": "2.5", "reason": "by hand", "seen_generation": "1",
+    }  # fmt: skip
 
     assert browser.get(url).status_code == 200
+    free = browser.post(url, form | {"cost": "0"})
+    assert b"0 is not accepted; accepted: 0.01 to 1000" in free.content
     assert browser.post(url, form).status_code == 302
     stale = browser.post(url, form)
 
     machine.refresh_from_db()
     assert b"edited the machine in the meantime" in stale.content
-    assert (machine.tags, machine.pool, machine.generation) == (["rollout", "train"], "lab", 2)
+    assert (machine.tags, machine.pool, machine.cost) == (["rollout", "train"], "lab", 2.5)
+    assert machine.generation == 2
     assert Event.objects.get(kind="machine.edited").reason == "by hand"
 
 

@@ -14,6 +14,7 @@ from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.telemetry.project_time import project_seconds
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -192,3 +193,20 @@ def test_a_machine_that_moves_to_another_pool_leaves_the_jobs_that_may_not_use_i
     assert "the pool lab, which the job's project may not use" in told["sentences"][0]
     assert Phase.objects.get(job=job).state == PhaseState.DRAINING
     assert cast.member.call("GET", path).status_code == 404
+
+
+def test_a_machine_counts_in_shares_what_an_operator_says(cast: Cast) -> None:
+    worker_make("gamma", "rollout", "train").heartbeat()
+    job_of(cast, cast.owner, "calculator")
+    path = f"machines/{show_id(IdKind.MACHINE, Machine.objects.get(name='gamma').id)}"
+    edit, etag = {"cost": 3.0, "reason": "eight cards"}, {"If-Match": '"1"'}
+    assert cast.owner.call("PATCH", path, edit, **etag).status_code == 403
+    refused = cast.operator.call("PATCH", path, edit | {"cost": 0}, **etag)
+    assert refused.status_code == 400
+    assert b"0 is not accepted; accepted: 0.01 to 1000" in refused.content
+    assert cast.operator.call("POST", f"{path}/preview", {"cost": -1}).status_code == 400
+    told = json.loads(cast.operator.call("POST", f"{path}/preview", {"cost": 3.0}).content)
+    assert [one["after"]["cost"] for one in told["machines"]] == [3.0]
+    assert json.loads(cast.operator.call("PATCH", path, edit, **etag).content)["cost"] == 3.0
+    (gamma,) = [one for one in snapshot_load().machines if one.name == "gamma"]
+    assert gamma.cost == 3.0

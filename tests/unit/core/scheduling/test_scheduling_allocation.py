@@ -55,3 +55,10 @@ def test_a_preferred_class_is_taken_first_as_long_as_it_has_room() -> None:
     assert allocation.placed("engine") == {1: 1}
     assert allocation.add("engine", (0, 1), preferred=(1,))
     assert allocation.placed("engine") == {0: 1, 1: 1}
+
+
+def test_units_that_moved_to_make_room_are_told() -> None:
+    allocation: Allocation[str] = Allocation([1, 1])
+    assert allocation.place("either", (0, 1)) == 0
+    assert allocation.place("only", (0,)) == 0
+    assert (allocation.moved, allocation.placed("either")) == ([("either", 0, 1)], {1: 1})

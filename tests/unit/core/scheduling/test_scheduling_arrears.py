@@ -20,7 +20,7 @@ WARM_UP_S, MEASURED_S = 40.0, 200.0
 
 def claim(job_id: UUID, *, held: int, wanted: int = MANY, weight: float = 1.0, priority: int = 0) -> Claim:
     job = replace(JOB, id=job_id, project_id=job_id, project_weight=weight, priority=priority)
-    return Claim(job, num_wanted=wanted, num_held=held)
+    return Claim(job, wanted=wanted, held=held)
 
 
 def test_what_cannot_be_divided_is_owed_to_who_got_less() -> None:
@@ -62,8 +62,8 @@ def test_nobody_owes_what_no_other_job_lacks(jobs: list[tuple[int, int, float, i
     assert sum(differing.values()) == pytest.approx(0.0, abs=0.02)
     for one in claims:
         lacking = differing.get(one.job.id, 0.0)
-        assert lacking <= max(one.num_wanted - one.num_held, 0) + 1e-6, "nobody is owed what it could not use"
-        assert -lacking <= one.num_held + 1e-6
+        assert lacking <= max(one.wanted - one.held, 0) + 1e-6, "nobody is owed what it could not use"
+        assert -lacking <= one.held + 1e-6
 
 
 def owed_over(seconds: list[float], job: JobView = JOB) -> list[int]:

@@ -44,6 +44,22 @@ def test_a_project_that_needs_less_lends_to_one_that_is_short() -> None:
         machine("m4", *BOTH, job=B), machine("agents", "agent", job=alpha.id, role=Role.AGENT),
     )  # fmt: skip
     assert entitlements(Queue(Snapshot(machines, (alpha, beta)))) == {
-        P: Entitlement(entitled=3.0, num_held=2, num_shared=1, is_short=False),
-        Q: Entitlement(entitled=1.0, num_held=3, num_shared=3, is_short=True),
+        P: Entitlement(entitled=3.0, num_held=2, shared_cost=1, is_short=False),
+        Q: Entitlement(entitled=1.0, num_held=3, shared_cost=3, is_short=True),
     }
+
+
+def test_a_machine_that_costs_more_counts_more() -> None:
+    alpha = replace(ALPHA, project_id=P, has_external_agents=True, engines_wanted=9)
+    beta = replace(alpha, id=B, name="beta", order=2, project_id=Q)
+    machines = (
+        replace(machine("dear", *BOTH, job=alpha.id), cost=4.0), machine("m1", *BOTH, job=B),
+        machine("m2", *BOTH, job=B),
+    )  # fmt: skip
+    queue = Queue(Snapshot(machines, (alpha, beta)))
+    told = entitlements(queue)
+    assert {one: (each.entitled, each.shared_cost) for one, each in told.items()} == {
+        P: (3.0, 4.0),
+        Q: (3.0, 2.0),
+    }
+    assert [(one.held, one.wanted) for one in queue.plan.claims()] == [(2.0, 10.0), (1.0, 8.0)]

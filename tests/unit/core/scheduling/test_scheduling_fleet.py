@@ -193,6 +193,20 @@ def test_jobs_that_generate_ahead_have_equal_parts_whoever_is_nearer_to_its_end(
     assert shares_of(far, on_policy, num_machines=8) == [4, 4]
 
 
+def test_parts_are_equal_in_cost_not_in_machines() -> None:
+    anywhere = replace(EXTERNAL, engines_wanted=20, staleness_bound=StalenessBound(3))
+    choosy = replace(anywhere, id=B, name="b", order=2, rollout_tags=frozenset({"gpu=h200"}))
+    machines = (
+        machine("trains", "train"),
+        *(replace(machine(f"dear{number}", "rollout", "gpu=h200"), cost=4.0) for number in range(4)),
+        *(machine(f"m{number}", "rollout") for number in range(8)),
+    )
+    snapshot = Snapshot(machines=machines, jobs=(anywhere, choosy))
+    allocation = fleet_plan(snapshot, snapshot.jobs).shares.allocation
+    given = [allocation.num_placed((job.id, Role.ROLLOUT)) for job in (anywhere, choosy)]
+    assert given == [9, 3], "12 of cost each, though the first had to leave dear machines to the second"
+
+
 def test_what_is_lent_exceeds_no_quota() -> None:
     near = replace(EXTERNAL, engines_wanted=6, project_id=UUID(int=70), project_quota=4)
     far = replace(EXTERNAL, id=B, name="b", order=2, engines_wanted=20, project_id=UUID(int=71))
