@@ -81,7 +81,9 @@ def newcomer_to_full_fleet(fleet: Fleet) -> Outcome:
 def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
     """Let three projects of weights 1, 1 and 2 compete, then pause the heaviest one's job.
 
-    Its busiest engine stays until its agents have ended their episodes, so that one is told apart.
+    Its busiest engine stays until its agents have ended their episodes, so that one is told apart. The unit is a
+    hand-over from the paused job to another: before the pause every job has its share, so machines only turn to
+    steps of their own jobs and back.
     """
     projects_make(fleet.observer.database_url)
     fleet.retag(Side("weights", ()))
@@ -100,7 +102,9 @@ def shares_by_weight(fleet: Fleet, duration_s: float) -> Outcome:
         paused_at = fleet.observer.now()
         fleet.client.job_edit(job_ids[-1], "pause", reason="benchmark")
         *left_s, last_s = await_left(Phases(fleet.observer.database_url), job_ids[-1], paused_at)
-        hand_over_s = statistics.median(seen.hand_overs_s)
+        hand_over_s = statistics.median(
+            fleet.observer.hand_overs_s(paused_at, fleet.observer.now(), is_between_jobs=True)
+        )
     finally:
         for job_id in job_ids:
             fleet.cluster.cancel(job_id)
