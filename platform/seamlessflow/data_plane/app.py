@@ -101,7 +101,7 @@ class Gateway:
             name,
             settings.public_url,
             demands=engines.demands,
-            turns=engines.turns.most_lately,
+            turns=engines.turns.tell,
             on_news=partial(engines.shares_set, name),
         )
         endings = Endings(self._pool, self._membership)

@@ -62,6 +62,16 @@ def engines_for(num_turns: int, slots_per_engine: int) -> int:
     return -(-num_turns // slots_per_engine)
 
 
+def is_demand_news(told: int, wanted: int, num_held: int) -> bool:
+    """Return whether it must be told at once that a job, which has `num_held` engines, wants `wanted`, not `told`.
+
+    While it wants more engines than it has, how many more may be told a little later, unless the number has doubled.
+    """
+    if min(told, wanted) > num_held:
+        return wanted >= 2 * told
+    return told != wanted
+
+
 def agents_for(num_sessions: int, room: float) -> int:
     """Return how many machines agents could use: one more than are full with `room` sessions each."""
     return 1 + int(num_sessions / room)

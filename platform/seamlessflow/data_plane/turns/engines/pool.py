@@ -84,6 +84,14 @@ class _Waiter:
     chosen: "asyncio.Future[_Entry]" = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class JobRoom:
+    """How many engines a job has, and how many turns each decodes at once."""
+
+    num_engines: int
+    num_slots: int
+
+
 @dataclass(slots=True)
 class EnginePool:
     """`table_set` replaces the engine table; `acquire` waits for an engine with room."""
@@ -131,9 +139,12 @@ class EnginePool:
                 wanted[phase] += math.ceil(len(waiters) / len(phases))
         return {phase: number for phase, number in wanted.items() if number}
 
-    def slots_by_job(self) -> dict[UUID, int]:
-        """Return how many turns an engine of each job decodes at once, for jobs that have one."""
-        return {entry.engine.job_id: entry.engine.num_slots for entry in self._entries.values()}
+    def rooms_by_job(self) -> dict[UUID, JobRoom]:
+        """Return the room of each job that has an engine."""
+        return {
+            job_id: JobRoom(len(entries), entries[-1].engine.num_slots)
+            for job_id, entries in self._by_job.items()
+        }
 
     def shares_set(self, own: str, demands: Mapping[str, Mapping[UUID, int]]) -> None:
         """Take this gateway's share of each engine, by what each gateway wants of it; `own` is this one's name."""

@@ -1,4 +1,7 @@
-"""A job that wants another number of engines is told within a period; one that wants as many as before is not."""
+"""A job that wants another number of engines is told within a period; one that wants as many as before is not.
+
+How many more engines than it has a job wants is told within a period only if the number doubles.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -79,6 +82,12 @@ def end(engines: EnginePool, num: int) -> None:
         engines.turns.end(JOB)
 
 
+def pass_periods(engines: EnginePool) -> None:
+    """Let so much time pass that only what is under way now counts."""
+    engines.turns.period_end()
+    engines.turns.period_end()
+
+
 async def test_turns_that_need_one_more_engine_are_told_at_once(
     engines: EnginePool, news: TurnNews, rows: Rows
 ) -> None:
@@ -97,6 +106,48 @@ async def test_as_many_engines_as_before_are_no_news(engines: EnginePool, news: 
     for _ in range(3):
         await news.look()
     assert len(rows.told) == 1
+
+
+async def test_how_many_more_engines_than_it_has_a_job_wants_is_news_only_if_it_doubles(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    for num, num_told in ((2, 1), (3, 1), (4, 2), (3, 2), (6, 2), (7, 2), (8, 3)):
+        begin(engines, num * NUM_SLOTS)
+        await news.look()
+        assert (num, len(rows.told)) == (num, num_told)
+        end(engines, num * NUM_SLOTS)
+        pass_periods(engines)
+
+
+async def test_a_job_that_has_engines_enough_is_told_at_once(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    begin(engines, 5 * NUM_SLOTS)
+    await news.look()
+    end(engines, 4 * NUM_SLOTS)
+    pass_periods(engines)
+    await news.look()
+    assert [told[str(JOB)] for told in rows.told] == [5 * NUM_SLOTS, NUM_SLOTS]
+
+
+async def test_engines_that_come_make_news_of_what_is_wanted_beyond_them(
+    engines: EnginePool, news: TurnNews, rows: Rows
+) -> None:
+    begin(engines, 2 * NUM_SLOTS)
+    await news.look()
+    begin(engines, NUM_SLOTS)
+    await news.look()
+    assert len(rows.told) == 1
+    engines.table_set([Engine(UUID(int=number), JOB, "http://engine", 0, "", NUM_SLOTS) for number in (2, 3)])
+    await news.look()
+    assert len(rows.told) == 2
+
+
+async def test_what_a_sign_of_life_told_is_no_news(engines: EnginePool, news: TurnNews, rows: Rows) -> None:
+    begin(engines, 1)
+    assert engines.turns.tell() == {JOB: 1}
+    await news.look()
+    assert rows.told == []
 
 
 async def test_the_end_of_all_turns_is_told_after_two_periods(
