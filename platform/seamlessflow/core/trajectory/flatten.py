@@ -87,7 +87,9 @@ class _Piece:
     @property
     def guide_places(self) -> NDArray[np.int32]:
         """Return for each token its place in the guided part; a sampled piece begins where its answer does."""
-        first = len(self.token_ids) if self.guided is None else self.guided.first
+        if self.guided is None:
+            return np.full(len(self.token_ids), NOT_GUIDED, dtype=np.int32)
+        first = self.guided.first
         return np.maximum(np.arange(-first, len(self.token_ids) - first, dtype=np.int32), NOT_GUIDED)
 
 
@@ -241,16 +243,17 @@ def _piece(session: int, node: Node, *, num_marked: int) -> _Piece:
         session=session,
         is_sampled=True,
         token_ids=ids,
-        loss_mask=(_stored_mask(node) & (versions >= 0) & np.isfinite(logprobs)).astype(np.uint8),
+        loss_mask=_loss_mask(node, versions, logprobs),
         behaviour_logprobs=logprobs,
         versions=versions,
-        is_marked=np.arange(len(ids)) < num_marked,
+        is_marked=np.arange(len(ids)) < num_marked if num_marked else np.zeros(len(ids), dtype=np.bool_),
         guided=node.guided,
     )
 
 
-def _stored_mask(node: Node) -> NDArray[np.bool_]:
-    if node.loss_mask is None:
-        return np.ones(node.num_tokens, dtype=np.bool_)
-    bits = np.frombuffer(node.loss_mask, dtype=np.uint8)
-    return np.unpackbits(bits, count=node.num_tokens).astype(np.bool_)
+def _loss_mask(node: Node, versions: NDArray[np.int32], logprobs: NDArray[np.float32]) -> NDArray[np.uint8]:
+    is_trained = (versions >= 0) & np.isfinite(logprobs)
+    if node.loss_mask is not None:
+        bits = np.frombuffer(node.loss_mask, dtype=np.uint8)
+        is_trained &= np.unpackbits(bits, count=node.num_tokens).astype(np.bool_)
+    return is_trained.view(np.uint8)

@@ -45,6 +45,8 @@ def spans_expand(spans: Spans, num_tokens: int) -> NDArray[np.int32]:
     """Return one version per token, int32 [num_tokens]. Raises ValueError if the spans do not cover the tokens."""
     if num_tokens == 0:
         return np.empty(0, dtype=np.int32)
+    if len(spans) == 2 and spans[0] == 0:  # as nearly all are
+        return np.full(num_tokens, spans[1], dtype=np.int32)
     starts = np.asarray(spans[0::2], dtype=np.int64)
     versions = np.asarray(spans[1::2], dtype=np.int32)
     if len(starts) == 0 or starts[0] != 0 or starts[-1] >= num_tokens:
