@@ -48,6 +48,7 @@ class Maintenance:
             num_polls += 1
             try:
                 await self.refresh()
+                await self._cancel_evaluations()
                 if num_polls % RENEW_EVERY == 0:
                     await self._renew()
                 await self._expire_partials()
@@ -61,12 +62,15 @@ class Maintenance:
             engines = await engines_read(connection, secret=self._settings.secret_key)
             ended = await jobs_ended(connection, list(jobs)) if jobs else set()
             await batches_applied_note(connection)
-            await evaluations_cancel(connection)
         for job_id in ended:
             jobs[job_id].is_over = True
         self._engines.jobs_over = ended
         self._watch.table_set(engines)
         self._engines.table_set(engines)
+
+    async def _cancel_evaluations(self) -> None:
+        async with self._pool.connection() as connection:
+            await evaluations_cancel(connection)
 
     async def _renew(self) -> None:
         spoken = list(self._registry.groups_spoken())

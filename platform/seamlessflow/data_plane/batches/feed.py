@@ -50,9 +50,9 @@ from seamlessflow.data_plane.store.batches.sampling import (
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.groups.group_rows import job_lock, num_rewarded_needed
+from seamlessflow.data_plane.store.groups.group_rows import num_rewarded_needed
 from seamlessflow.data_plane.store.groups.moves import group_move, groups_move
-from seamlessflow.data_plane.store.jobs import phase_require_live
+from seamlessflow.data_plane.store.jobs import phase_lock, phase_require_live
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.runtime.extensions import UnusableExtension
@@ -184,14 +184,13 @@ class BatchFeed:
     async def _locked(self, claims: PhaseClaims) -> AsyncIterator[Connection]:
         """Yield a transaction under the job's lock, if this phase is the job's live trainer. Raises ApiError (409)."""
         async with self._pool.connection() as connection, connection.transaction():
-            await phase_require_live(connection, claims)
+            await phase_lock(connection, claims)
             if not await is_publisher(connection, claims):
                 raise ApiError(
                     HTTPStatus.CONFLICT,
                     "Another phase trains the job now; this one is over.",
                     code="stale_fence",
                 )
-            await job_lock(connection, claims.job_id)
             yield connection
 
 

@@ -33,13 +33,12 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     group_insert,
     groups_hold,
     groups_leasable,
-    job_lock,
     sessions_abandon,
     sessions_insert,
     slots_new,
     slots_read,
 )
-from seamlessflow.data_plane.store.jobs import month_of, phase_require_live
+from seamlessflow.data_plane.store.jobs import month_of, phase_lock
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -88,8 +87,7 @@ class GroupFeed:
     ) -> GroupLeaseReply:
         leased: list[LeasedGroup] = []
         async with self._pool.connection() as connection, connection.transaction():
-            now = await phase_require_live(connection, claims)
-            await job_lock(connection, claims.job_id)
+            now = await phase_lock(connection, claims)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
             held = await groups_leasable(connection, claims, state)
             own = [group for group in held if not group.is_abandoned]
@@ -97,8 +95,10 @@ class GroupFeed:
             room = request.max_sessions - sum(len(group.sessions) for group in again)
             is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
             mine = [group.group_id for group in own if is_due]
-            slots = await slots_read(connection, own) if own and room > 0 else {}
-            for group in held:
+            free = [group for group in held if _may_have_room(group, request)]
+            known = [group for group in free if not group.is_abandoned]
+            slots = await slots_read(connection, known) if known and room > 0 else {}
+            for group in free:
                 if room <= 0:
                     break
                 taken = await self._take(
@@ -203,6 +203,12 @@ class GroupFeed:
                 api_key=session.api_key,
                 evaluation_version=group.evaluation_version,
             )
+
+
+def _may_have_room(group: OpenGroup, request: GroupLeaseRequest) -> bool:
+    """Return whether a slot of the group may be free. Sessions may have been recalled after the group was read."""
+    is_recalled = request.held is not None
+    return group.is_abandoned or group.has_free_slots or is_recalled
 
 
 async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:

@@ -6,6 +6,8 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
+from psycopg.rows import TupleRow
+
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
@@ -16,6 +18,9 @@ from seamlessflow.data_plane.store.connection import Connection
 
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
+_LIVE_PHASE = (
+    "FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +107,31 @@ async def phase_require_live(connection: Connection, claims: PhaseClaims) -> dat
 
     Call it in the transaction that acts on the answer.
     """
+    cursor = await connection.execute(f"SELECT clock_timestamp() {_LIVE_PHASE}", _live_values(claims))
+    return _phase_clock(await cursor.fetchone())
+
+
+async def phase_lock(connection: Connection, claims: PhaseClaims) -> datetime.datetime:
+    """Do as `phase_require_live`, and lock its job until the transaction ends.
+
+    Admission and batch assembly of one job are serialised by this lock.
+    """
     cursor = await connection.execute(
-        """SELECT clock_timestamp() FROM scheduling_phase
-           WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)""",
-        [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
+        f"SELECT clock_timestamp(), pg_advisory_xact_lock(%s) {_LIVE_PHASE}",
+        [job_lock_number(claims.job_id), *_live_values(claims)],
     )
-    row = await cursor.fetchone()
+    return _phase_clock(await cursor.fetchone())
+
+
+def job_lock_number(job_id: UUID) -> int:
+    return job_id.int & ((1 << 63) - 1)
+
+
+def _live_values(claims: PhaseClaims) -> list[object]:
+    return [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE]
+
+
+def _phase_clock(row: TupleRow | None) -> datetime.datetime:
     if row is None:
         raise ApiError(
             HTTPStatus.CONFLICT, "The phase is over, or its fence is out of date.", code="stale_fence"

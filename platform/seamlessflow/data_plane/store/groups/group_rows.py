@@ -31,7 +31,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.jobs import month_of
+from seamlessflow.data_plane.store.jobs import job_lock_number, month_of
 from seamlessflow.data_plane.store.values import sql_literal
 
 _PHASE_ENDED = sql_literal(PhaseState.ENDED)
@@ -43,9 +43,10 @@ KEY_PREFIX = "sfs_"
 NUM_NAMES_KEPT = 4096
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
-_LEASABLE = """
+_LEASABLE = f"""
     SELECT g.id, g.index, g.task, g.size, g.evaluation_version,
-           g.lease_phase_id IS DISTINCT FROM %(phase)s OR g.lease_fence IS DISTINCT FROM %(fence)s
+           g.lease_phase_id IS DISTINCT FROM %(phase)s OR g.lease_fence IS DISTINCT FROM %(fence)s,
+           (SELECT count(*) FROM trajectory_session s WHERE s.group_id = g.id AND s.state <> {_SESSION_FAILED}) < g.size
     FROM trajectory_group g
     WHERE g.job_id = %(job)s AND g.state = %(state)s AND g.external_key = ''
       AND ((g.lease_phase_id = %(phase)s AND g.lease_fence = %(fence)s) OR g.lease_expires_at IS NULL
@@ -57,7 +58,10 @@ _LEASABLE = """
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """A running group. `is_abandoned`: its runner is gone. It trains unless it has an `evaluation_version`."""
+    """A running group. `is_abandoned`: its runner is gone. It trains unless it has an `evaluation_version`.
+
+    has_free_slots: a slot has neither an open session nor an outcome, so it may run, unless it failed too often.
+    """
 
     group_id: UUID
     index: int
@@ -65,6 +69,7 @@ class OpenGroup:
     size: int
     evaluation_version: int | None = None
     is_abandoned: bool = False
+    has_free_slots: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,7 @@ def key_digest(api_key: str) -> bytes:
 
 async def job_lock(connection: Connection, job_id: UUID) -> None:
     """Lock the job until the transaction ends, so that admission and batch assembly of one job are serialised."""
-    await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_id.int & ((1 << 63) - 1)])
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_lock_number(job_id)])
 
 
 async def groups_leasable(
