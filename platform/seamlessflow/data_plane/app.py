@@ -106,7 +106,7 @@ class Gateway:
         )
         endings = Endings(self._pool, self._membership)
         held = HeldTime(self._pool, self._membership, time.monotonic)
-        writer = TurnWriter(settings.database_url, engines.turns.num_now)
+        writer = TurnWriter(settings.database_url, engines.turns.num_now, engines.num_held)
         turns = PostgresTurns(self._pool, writer)
         limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
         registry = Registry(turns, held, limits, tell_over=endings.tell)

@@ -148,11 +148,13 @@ async def test_turns_that_come_after_a_busy_flush_are_gathered(
     await asyncio.wait([running])
 
 
-async def test_flushes_keep_a_distance_only_while_many_turns_are_at_work(
-    migrated_database_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", ["PACE_S", "LONG_PACE_S"])
+async def test_flushes_keep_a_distance_only_while_many_turns_are_at_work_or_wait_for_an_engine(
+    migrated_database_url: str, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(turn_store, "PACE_S", 60.0)
-    num_at_work = turn_store.MANY_AT_WORK - 1
+    monkeypatch.setattr(turn_store, "PACE_S", 0.0)
+    monkeypatch.setattr(turn_store, limit, 60.0)
+    num = turn_store.MANY - 1
 
     class Quick(TurnWriter):
         async def transact(
@@ -163,11 +165,12 @@ async def test_flushes_keep_a_distance_only_while_many_turns_are_at_work(
     async def commit() -> None:
         await store.commit(turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4())))
 
-    store = Quick(migrated_database_url, lambda: num_at_work)
+    num_waiting = (lambda: num) if limit == "LONG_PACE_S" else (lambda: 0)
+    store = Quick(migrated_database_url, lambda: num, num_waiting)
     running = asyncio.create_task(store.run())
     for _ in range(3):  # one by one: none of them waits
         await commit()
-    num_at_work += 1
+    num += 1
     await commit()
     late = asyncio.create_task(commit())
     await asyncio.sleep(0.3)

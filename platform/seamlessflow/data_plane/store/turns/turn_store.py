@@ -1,9 +1,10 @@
 """The `TurnStore` on PostgreSQL: reads through a pool, and commits turns in groups through one writer.
 
 `commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
-flight; turns that arrive during a flush share the next one. Busy times make few large flushes: while MANY_AT_WORK turns
-or more are at work, flushes begin at least PACE_S apart; after any flush of several turns, the next waits as long as
-this one took, at most GATHER_S. The turns of a lone agent never wait for a timer. If the connection is lost, the flush
+flight; turns that arrive during a flush share the next one. Busy times make few large flushes: while MANY turns or more
+are at work, flushes begin at least PACE_S apart, and LONG_PACE_S while as many wait for an engine; after any flush of
+several turns, the next waits as long as this one took, at most GATHER_S. The turns of a lone agent never wait for a
+timer. If the connection is lost, the flush
 is repeated on a new one without the turns that the lost flush stored: each is stored exactly once. Invariant: a turn is
 stored only while its session is open and names the epoch under which this gateway holds it.
 """
@@ -43,8 +44,9 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_TURNS = 4096
 MAX_TURNS_PER_FLUSH = 512
 GATHER_S = 0.005
-MANY_AT_WORK = 8
+MANY = 8
 PACE_S = 0.02
+LONG_PACE_S = 0.04  # engines have other turns to go on with
 _PREPARE_COUNT = f"""
     PREPARE turns_count (uuid[], bigint[], int[], bigint[]) AS
     UPDATE trajectory_session s
@@ -67,15 +69,24 @@ def pending_turn(rows: Sequence[NodeRow]) -> PendingTurn:
     return PendingTurn(rows, asyncio.get_running_loop().create_future())
 
 
-def _none_at_work() -> int:
+def _none() -> int:
     return 0
 
 
 class TurnWriter:
-    def __init__(self, database_url: str, num_at_work: Callable[[], int] = _none_at_work) -> None:
-        """`num_at_work` tells how many turns are at engines or wait for one: those that may be stored soon."""
+    def __init__(
+        self,
+        database_url: str,
+        num_at_work: Callable[[], int] = _none,
+        num_waiting: Callable[[], int] = _none,
+    ) -> None:
+        """`num_at_work` tells how many turns are at engines or wait for one: those that may be stored soon.
+
+        `num_waiting` tells how many of them wait for an engine.
+        """
         self._url = database_url
         self._num_at_work = num_at_work
+        self._num_waiting = num_waiting
         self._queue: asyncio.Queue[PendingTurn] = asyncio.Queue(MAX_QUEUED_TURNS)
         self._known_prompts: set[UUID] = set()
         self._connection: Connection | None = None
@@ -114,9 +125,15 @@ class TurnWriter:
 
     def _pause_s(self, num_turns: int, *, took_s: float) -> float:
         """Return how long to gather turns after a flush."""
-        if num_turns == 1 and self._num_at_work() < MANY_AT_WORK:
+        pace_s = self._pace_s()
+        if num_turns == 1 and not pace_s:
             return 0.0
-        return max(min(took_s, GATHER_S), PACE_S - took_s if self._num_at_work() >= MANY_AT_WORK else 0.0)
+        return max(min(took_s, GATHER_S), pace_s - took_s)
+
+    def _pace_s(self) -> float:
+        if self._num_waiting() >= MANY:
+            return LONG_PACE_S
+        return PACE_S if self._num_at_work() >= MANY else 0.0
 
     async def _flush_each(self, turns: Sequence[PendingTurn]) -> None:
         try:

@@ -139,6 +139,10 @@ class EnginePool:
                 wanted[phase] += math.ceil(len(waiters) / len(phases))
         return {phase: number for phase, number in wanted.items() if number}
 
+    def num_held(self) -> int:
+        """Return how many turns wait for an engine."""
+        return self._num_held
+
     def rooms_by_job(self) -> dict[UUID, JobRoom]:
         """Return the room of each job that has an engine."""
         return {
