@@ -1,7 +1,8 @@
 """Reports the ends of sessions to the gateway, several in one request.
 
-The end that completes a group is reported at once, since training may wait for it, and so is a session that was cut
-short. Others wait a moment for it, and sessions that end during a request go with the next one. Invariant: this runner
+The end that completes a group is reported within GATHER_S, since training may wait for it, and so is a session that was
+cut short. What ends beside it goes with it, because a gateway's answers come several at a time; others wait a moment
+for it, and sessions that end during a request go with the next one. Invariant: this runner
 reports each end once, in the order in which it was added.
 """
 
@@ -15,6 +16,7 @@ from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 HOLD_S = 0.1
+GATHER_S = 0.005
 MAX_PER_REQUEST = 256
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class Reports:
                 await self._is_urgent.wait()
         except TimeoutError:
             return
+        await asyncio.sleep(GATHER_S)
         if len(self._ends) <= MAX_PER_REQUEST:
             self._is_urgent.clear()
 

@@ -63,6 +63,18 @@ async def test_ends_wait_for_the_one_that_makes_their_group_whole() -> None:
     assert len(sender) == 0
 
 
+async def test_groups_that_become_whole_together_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "GATHER_S", 0.2)
+    client, told = FakeClient(), asyncio.Event()
+    sender = reports_to(client, told)
+    sender.add(first := ended(), is_urgent=True)
+    await asyncio.sleep(0.01)
+    sender.add(second := ended(), is_urgent=True)
+
+    await told.wait()
+    assert client.requests == [[first, second]]
+
+
 async def test_what_ends_while_a_request_is_under_way_goes_with_the_next() -> None:
     client, told = FakeClient(is_open=False), asyncio.Event()
     sender = reports_to(client, told)
