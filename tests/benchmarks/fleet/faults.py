@@ -21,7 +21,7 @@ FILLERS = JOBS[:2]
 POISON = PoisonJob("poison", ratio=7, groups_per_batch=8, mean_tokens=75)
 BAD = WORKING[0]  # the name that comes first is the one that is chosen first
 LOST = WORKING[:3]
-OBSERVED_S = 40.0
+OBSERVED_S = 60.0  # each job publishes about seven times in it
 NUM_VERSIONS_AWAY = 2  # of each job, while machines are lost
 ENDED = frozenset({"failed", "cancelled", "completed"})
 BAD_FAILURES, BAD_RATE = "failures before it is quarantined", "rates by those of seven machines"
