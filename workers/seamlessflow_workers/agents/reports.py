@@ -2,16 +2,18 @@
 
 The end that completes a group is reported within GATHER_S, since training may wait for it, and so is a session that was
 cut short. What ends beside it goes with it, because a gateway's answers come several at a time; others wait a moment
-for it, and sessions that end during a request go with the next one. Invariant: this runner
-reports each end once, in the order in which it was added.
+for it, and sessions that end during a request go with the next one. An end that the gateway refuses is reported as a
+failure, because the session would stay open, and the gateway would have it run again as often as its end is refused.
+Invariant: this runner reports each end once, in the order in which it was added, and what was refused once more.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow_workers.agents.episode import MAX_FAILURE_CHARACTERS
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
@@ -64,8 +66,10 @@ class Reports:
             while self._ends:
                 await self._hold()
                 ends = self._ends[:MAX_PER_REQUEST]
-                await self._tell(ends)
-                del self._ends[: len(ends)]
+                refused = await self._tell(ends)
+                self._ends[: len(ends)] = [
+                    _failed(end, refused[end.session_id]) for end in ends if _was_refused(end, refused)
+                ]
                 self._on_told()
         finally:
             self._sender = None
@@ -80,10 +84,28 @@ class Reports:
         if len(self._ends) <= MAX_PER_REQUEST:
             self._is_urgent.clear()
 
-    async def _tell(self, ends: list[SessionFinish]) -> None:
+    async def _tell(self, ends: list[SessionFinish]) -> Mapping[UUID, str]:
+        """Return why the gateway refused ends. Once the phase is over, none is worth telling again."""
         try:
             refused = await self._client.sessions_ended(ends)
         except (FencedOff, RequestRefused) as error:
             refused = {finish.session_id: str(error) for finish in ends}
-        for session_id, reason in refused.items():
-            logger.warning("the end of session %s was not accepted: %s", session_id, reason)
+            _warn(refused)
+            return {} if isinstance(error, FencedOff) else refused
+        _warn(refused)
+        return refused
+
+
+def _warn(refused: Mapping[UUID, str]) -> None:
+    for session_id, reason in refused.items():
+        logger.warning("the end of session %s was not accepted: %s", session_id, reason)
+
+
+def _was_refused(end: SessionFinish, refused: Mapping[UUID, str]) -> bool:
+    """Whether the end was refused for what it said. That of a failure is not told a second time."""
+    return end.session_id in refused and end.failure is None
+
+
+def _failed(end: SessionFinish, reason: str) -> SessionFinish:
+    failure = f"the gateway refused how it ended: {reason}"
+    return SessionFinish(session_id=end.session_id, failure=failure[:MAX_FAILURE_CHARACTERS])

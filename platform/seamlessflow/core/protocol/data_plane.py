@@ -80,7 +80,7 @@ class SessionsEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionsRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions whose end was refused, each with the reason. Do not report them again. All other ends are stored."""
+    """Sessions whose end was refused, each with the reason. Report only that they failed. All other ends are stored."""
 
     refused: dict[UUID, str] = {}
 

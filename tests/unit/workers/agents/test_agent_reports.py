@@ -113,6 +113,25 @@ async def test_a_refusal_is_final_and_those_after_it_are_told(caplog: pytest.Log
     assert f"session {refused.session_id} was not accepted: the phase is over" in caplog.text
 
 
+async def test_an_end_that_is_refused_for_what_it_says_becomes_a_failure() -> None:
+    """The session stayed open, and the gateway had it run again every ten seconds, for ever."""
+    client, told = FakeClient(), asyncio.Event()
+    sender = reports_to(client, told)
+    bad, good = ended(), ended()
+    client.refused = {bad.session_id: "metrics: a name may have at most 120 characters"}
+    sender.add(bad, is_urgent=False)
+    sender.add(good, is_urgent=True)
+    await told.wait()
+    assert sender.session_ids == [bad.session_id], "so the gateway does not miss it meanwhile"
+    await sender.flush(timeout_s=FOREVER_S)
+
+    failure = "the gateway refused how it ended: metrics: a name may have at most 120 characters"
+    assert client.requests == [
+        [bad, good],
+        [SessionFinish(session_id=bad.session_id, failure=failure)],
+    ], "a failure that is refused too is not told again"
+
+
 async def test_a_gateway_that_stays_away_is_given_up_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     client, told = FakeClient(is_open=False), asyncio.Event()
     sender = reports_to(client, told)
