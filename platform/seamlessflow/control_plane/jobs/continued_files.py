@@ -59,8 +59,10 @@ def version_take(source: Path, job: Path, *, job_id: str) -> tuple[Path, str]:
 def _tree_link(source: Path, target: Path) -> None:
     try:
         shutil.copytree(source, target, copy_function=_link)
-    except shutil.Error as error:  # one message for each file
-        raise FileNotFoundError(str(error)) from error
+    except shutil.Error as error:  # with source, target and message of each file
+        if source.exists():
+            raise OSError(error.args[0][0][2]) from error
+        raise FileNotFoundError(source) from error
     if not source.exists():  # a deletion renames it first, so it may have lost files meanwhile
         raise FileNotFoundError(source)
 

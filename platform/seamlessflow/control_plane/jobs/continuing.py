@@ -105,7 +105,9 @@ def origin_take(job: Job, origin: Origin) -> None:
     except FileNotFoundError as error:
         raise conflict(f"{FIELD}: the checkpoint was deleted in the meantime") from error
     except OSError as error:
-        raise ApplicationError(f"{FIELD}: the checkpoint cannot be taken over: {error.strerror}") from error
+        raise ApplicationError(
+            f"{FIELD}: the checkpoint cannot be taken over: {error.strerror or error}"
+        ) from error
     PolicyVersion.objects.create(
         project_id=job.project_id,
         job=job,

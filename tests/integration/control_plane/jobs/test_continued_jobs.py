@@ -1,7 +1,9 @@
 """Jobs that continue an older one: what is taken over, what is refused, and that retention cannot take it away."""
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -153,3 +155,34 @@ def test_a_refused_submission_leaves_no_files(cast: Cast, monkeypatch: pytest.Mo
     with pytest.raises(RuntimeError, match="away"):
         cast.job(**continuing(cast, older))
     assert sorted(Path(settings.ARTIFACT_ROOT).iterdir()) == before
+
+
+def test_a_full_disk_is_not_called_a_deletion(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are no hard links, files are copied, and that may fail."""
+    older = trained(cast)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.os.link", full)
+    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.shutil.copy2", full)
+    before = sorted(Path(settings.ARTIFACT_ROOT).iterdir())
+    with pytest.raises(ApplicationError, match=r"cannot be taken over.*No space left on device"):
+        cast.job(**continuing(cast, older))
+    assert sorted(Path(settings.ARTIFACT_ROOT).iterdir()) == before
+
+
+def test_a_checkpoint_that_is_deleted_meanwhile_is_refused_as_such(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = trained(cast)
+
+    def deleted(source: str, *_: object) -> None:
+        checkpoints = folder_of(older) / "checkpoints"
+        if checkpoints.exists():  # as a deletion does: aside first
+            checkpoints.rename(checkpoints.with_name(".aside"))
+        raise FileNotFoundError(source)
+
+    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.os.link", deleted)
+    with pytest.raises(ApplicationError, match="deleted in the meantime"):
+        cast.job(**continuing(cast, older))
