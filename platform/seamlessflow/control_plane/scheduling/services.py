@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef
 
+from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.database.clock import database_now
@@ -169,8 +170,10 @@ def phase_lease(lease: Lease) -> WakeUp | None:
     foreign key of its ledger rows is checked against the machine. A full lock of the machine's row could deadlock.
     """
     machine = Machine.objects.select_for_update(no_key=True).filter(id=lease.machine_id).first()
-    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=lease.job_id).first()
+    job = _job_lock(lease.job_id)
     if machine is None or job is None or _lease_rejection(machine, job, lease.role) is not None:
+        return None
+    if _is_beyond_quota(job, num_more=1):
         return None
     return _phase_create(machine, job, lease, fence=_fence_take([machine], job, lease.role))
 
@@ -182,8 +185,8 @@ def _gang_lease(gang: LeaseGang) -> list[WakeUp] | None:
     # Lock in one order, as every transaction that locks several rows does: machines before jobs.
     rows = Machine.objects.select_for_update(no_key=True).filter(id__in=wanted).order_by("id")
     machines = {machine.id: machine for machine in rows}
-    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=gang.job_id).first()
-    if job is None or len(machines) < len(wanted):
+    job = _job_lock(gang.job_id)
+    if job is None or len(machines) < len(wanted) or _is_beyond_quota(job, num_more=len(wanted)):
         return None
     if any(_lease_rejection(machine, job, Role.TRAIN) is not None for machine in machines.values()):
         return None
@@ -194,6 +197,23 @@ def _gang_lease(gang: LeaseGang) -> list[WakeUp] | None:
         )
         for member, lease in enumerate(gang.leases())
     ]
+
+
+def _job_lock(job_id: UUID) -> Job | None:
+    """Lock the job. Its project is read with it, not locked."""
+    jobs = Job.objects.select_for_update(of=("self",), no_key=True).select_related("project")
+    return jobs.filter(id=job_id).first()
+
+
+def _is_beyond_quota(job: Job, *, num_more: int) -> bool:
+    """Whether the job's project would hold more machines than it may. Leases of a project with a quota wait for one
+    another, because a machine may be leased to it by a cycle and by a heartbeat at the same time."""
+    if job.project.machine_quota is None:
+        return False
+    project = Project.objects.select_for_update(no_key=True).get(id=job.project_id)
+    unfinished = Job.objects.filter(project=project).exclude(state__in=TERMINAL_JOB_STATES)
+    num_held = Phase.objects.filter(job__in=unfinished, state__in=LIVE_PHASE_STATES).count()
+    return project.machine_quota is not None and num_held + num_more > project.machine_quota
 
 
 def _fence_take(machines: list[Machine], job: Job, role: Role) -> int:

@@ -1,7 +1,8 @@
 """Quotas, kept at every moment: no lease takes a project beyond its quota, whatever it still holds.
 
 `shares` counts what jobs should have. What they hold besides (machines that nobody needs, machines that are leaving)
-counts here, so that leases wait until it is gone. An agent phase counts as a machine.
+counts here, so that leases wait until it is gone. What follows a phase is leased without a cycle, so each lease counts
+once more under its locks. An agent phase counts as a machine.
 """
 
 from collections import defaultdict

@@ -7,10 +7,10 @@ from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.services import phase_succeed, plan_apply
 from seamlessflow.control_plane.trajectories.models import Gateway
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport
 from seamlessflow.core.scheduling.decisions import NextPhase, Plan, SetNext
 from seamlessflow.core.types.tags import Role
@@ -121,6 +121,24 @@ def test_a_job_waits_while_its_project_holds_as_many_machines_as_it_may(cast: Ca
     cycle()
     second.refresh_from_db()
     assert second.state == JobState.STARTING
+
+
+def test_what_follows_a_phase_takes_no_project_beyond_its_quota(cast: Cast) -> None:
+    """It is promised while the project still holds what it is to give up, and leased without the scheduler."""
+    _, first, second = two_jobs(cast)
+    promised = Phase.objects.get(machine__name="alpha")
+    Phase.objects.filter(id=promised.id).update(next_role=Role.ROLLOUT.value, next_job=first)
+    num_held = Phase.objects.filter(project_id=first.project_id, state__in=LIVE_PHASE_STATES).count()
+    assert phase_move(phase_id=promised.id, to=PhaseState.ENDED, reason="handed over", author="machine")
+
+    def succeed() -> bool:
+        return phase_succeed(phase_id=promised.id, fence=promised.fence, machine_id=promised.machine_id)
+
+    Project.objects.filter(id=first.project_id).update(machine_quota=num_held - 1)
+    assert not succeed()
+    Project.objects.filter(id=first.project_id).update(machine_quota=num_held)
+    assert succeed()
+    assert second.project_id == first.project_id
 
 
 def test_a_reason_for_waiting_names_jobs_of_the_same_project_only(cast: Cast) -> None:
