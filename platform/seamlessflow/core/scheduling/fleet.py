@@ -63,7 +63,8 @@ class Fleet:
             machine.id: number for number, one in enumerate(self.classes) for machine in one.machines
         }
         self.has_free = [any(one.phase is None for one in each.machines) for each in self.classes]
-        self._machines = snapshot.machines
+        self.snapshot = snapshot
+        self._running = frozenset(running)
         self._tagged: dict[frozenset[str], tuple[MachineView, ...]] = {}
         self._by_kind: dict[tuple[object, ...], Classes] = {}
         self._able: dict[tuple[frozenset[str], Classes], tuple[MachineView, ...]] = {}
@@ -73,6 +74,14 @@ class Fleet:
         for number, one in enumerate(self.classes):
             if one.only is not None:
                 self._kept[one.only].append(number)
+
+    @cached_property
+    def later(self) -> "Fleet":
+        """The fleet once jobs that end have left it; the same one if none does."""
+        users = {phase.job_id for machine in self.snapshot.machines for phase in machine.phases}
+        if users <= self._running:
+            return self
+        return Fleet(self.snapshot, self._running | users)
 
     def capacities(self) -> list[int]:
         return [len(one.machines) for one in self.classes]
@@ -87,7 +96,7 @@ class Fleet:
     def tagged(self, tags: frozenset[str]) -> tuple[MachineView, ...]:
         """Return the machines of the snapshot that have all of the tags, usable or not."""
         if tags not in self._tagged:
-            self._tagged[tags] = tuple(one for one in self._machines if tags <= one.tags)
+            self._tagged[tags] = tuple(one for one in self.snapshot.machines if tags <= one.tags)
         return self._tagged[tags]
 
     def able(self, job: JobView, role: Role) -> tuple[MachineView, ...]:

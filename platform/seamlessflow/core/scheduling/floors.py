@@ -72,6 +72,15 @@ def fits_alone(fleet: Fleet, homes: Homes, job: JobView) -> bool:
     return not _Book(fleet, homes).enter(job)
 
 
+def _fits_later(fleet: Fleet, homes: Homes, job: JobView) -> bool:
+    """Whether the fleet has the job's floor for itself once jobs that end have left it: else their machines, which
+    leave one after the other, would be given to later jobs each time."""
+    if fits_alone(fleet, homes, job):
+        return True
+    later = fleet.later
+    return later is not fleet and fits_alone(later, Homes(later, later.snapshot), job)
+
+
 def floor_size(job: JobView) -> int:
     """Return the number of machines that the floor takes at least. A slot for agents counts as a machine."""
     return max(int(job.has_rollout), job.num_train_machines) + int(job.has_agents)
@@ -98,9 +107,9 @@ def _admit(fleet: Fleet, homes: Homes, ranked: Sequence[JobView], at_work: Colle
         if job.id in at_work:
             if not fits_alone(fleet, homes, job):
                 incomplete.append(job)
-        elif first is None and fits_alone(fleet, homes, job):
+        elif first is None and _fits_later(fleet, homes, job):
             first = job
-            book.reserve(job)
+            book.keep_for(job, book.reserve(job))
     for job in incomplete:
         book.reserve(job)
     with_agents = frozenset(job.id for job in (*admitted, *incomplete) if book.has_slot(job))
@@ -158,6 +167,7 @@ class _Book:
         self._num_exclusive = [0] * len(fleet.classes)
         self._in_turns: dict[Classes, int] = {}
         self._room: dict[Classes, int] = {}  # machines of these classes that nobody has for itself
+        self._kept: frozenset[int] = frozenset()  # classes where nobody else begins to train in turns
 
     def enter(self, job: JobView) -> tuple[Role, ...]:
         """Enter the job's floor. If roles cannot be filled, enters nothing and returns them."""
@@ -172,6 +182,12 @@ class _Book:
         """Enter as much of the job's floor as there is. Returns the roles that cannot be filled."""
         return tuple(role for role in _roles(job) if not self._enter(job, role))
 
+    def keep_for(self, job: JobView, lacking: Collection[Role]) -> None:
+        """Let nobody else begin to train in turns where the job needs machines for itself: it would never get them,
+        since those that train there in turns would be followed by others."""
+        if Role.TRAIN in lacking and not job.has_rollout:
+            self._kept = frozenset(self._fleet.classes_for(job, Role.TRAIN))
+
     def has_slot(self, job: JobView) -> bool:
         return self._slots.num_placed(job.id) > 0
 
@@ -183,10 +199,10 @@ class _Book:
         if role is Role.ROLLOUT:
             return self._units.add(owner, classes)
         if job.has_rollout:
-            if self._num_in_turns(classes) < job.num_train_machines:
-                return False
+            # Noted even if there are too few, so that those that become free are nobody else's own.
             self._in_turns[classes] = max(job.num_train_machines, self._in_turns.get(classes, 0))
-            return True
+            open_classes = tuple(one for one in classes if one not in self._kept) if self._kept else classes
+            return self._num_in_turns(open_classes) >= job.num_train_machines
         homes = [number for number in self._homes.of(owner) if number in classes]
         return all(
             self._enter_exclusive(owner, (*homes[place:], *classes))
@@ -204,7 +220,9 @@ class _Book:
 
     def _leaves_enough(self, number: int) -> bool:
         """Whether those that train in turns have enough if one machine more of the class is somebody's own."""
-        return all(self._num_in_turns(kind) - (number in kind) >= num for kind, num in self._in_turns.items())
+        return all(
+            number not in kind or self._num_in_turns(kind) > num for kind, num in self._in_turns.items()
+        )
 
     def _num_in_turns(self, classes: Classes) -> int:
         if classes not in self._room:

@@ -36,7 +36,9 @@ def gateway(number: int, turns: dict[Job, int] | None) -> None:
     )
 
 
-def test_a_machine_goes_from_one_job_to_the_other_with_the_answer_to_one_heartbeat(cast: Cast) -> None:
+def test_fault_6_a_machine_goes_from_one_job_to_the_other_with_the_answer_to_one_heartbeat(
+    cast: Cast,
+) -> None:
     workers, first, second = two_jobs(cast)
     assert live() == {"alpha": "rollout active", "beta": "rollout active", "delta": "agent active"}
 

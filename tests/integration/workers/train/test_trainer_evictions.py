@@ -66,7 +66,7 @@ def jobs(tmp_path: Path) -> Iterator[list[Job]]:
         yield made
 
 
-def test_an_evicted_trainer_checkpoints_first_and_no_batch_is_applied_twice(jobs: list[Job]) -> None:
+def test_fault_5_an_evicted_trainer_checkpoints_first_and_no_batch_is_applied_twice(jobs: list[Job]) -> None:
     for turn in range(NUM_ROUNDS * NUM_JOBS):
         job = jobs[turn % NUM_JOBS]
         job.seen = replace(job.seen, has_trainer_state=True, has_trained=True)

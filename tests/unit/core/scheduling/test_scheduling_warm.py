@@ -26,7 +26,7 @@ def test_who_works_here_and_who_follows_comes_before_trainers_that_wait() -> Non
     assert chosen(*TRAINED[:4], following, at_work) == [5, 4, 0, 1]
 
 
-def test_a_trainer_stays_where_its_state_is_before_older_jobs_that_have_nothing_here() -> None:
+def test_fault_5_a_trainer_stays_where_its_state_is_before_older_jobs_that_have_nothing_here() -> None:
     assert chosen(*JOBS[:4], *TRAINED[4:]) == [4, 5, 0, 1]
 
 
