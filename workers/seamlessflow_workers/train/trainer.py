@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
@@ -20,6 +19,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.protocol.worker import PhaseOrder, Publication, WarmProcess
+from seamlessflow.core.scheduling.turn_ends import BatchArrivalEstimator, is_fulfilled, patience_s
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.clients.trainer import TrainerClient
@@ -38,8 +38,6 @@ from seamlessflow_workers.weights.transports.file.sending import PublishedWeight
 logger = logging.getLogger(__name__)
 
 DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version that it has made
-NUM_INTERVALS = 4  # of arrivals, over which their mean is taken
-PATIENCE_S = 0.1  # about the cost of handing the machine over and back
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
@@ -58,28 +56,6 @@ class VersionOffers(Protocol):
 
 class BatchMismatch(ValueError):
     """The gateway returned a batch of another job."""
-
-
-class BatchArrivalEstimator:
-    """Predicts from the last arrivals when the next batch is due, on a clock that the caller reads.
-
-    So a machine of two roles knows whether waiting costs less than handing the machine over and back. Batches that are
-    already waiting arrive as fast as they are trained.
-    """
-
-    def __init__(self, *, num_intervals: int = NUM_INTERVALS) -> None:
-        self._arrivals_s: deque[float] = deque(maxlen=num_intervals + 1)
-
-    def arrived(self, now_s: float) -> None:
-        self._arrivals_s.append(now_s)
-
-    def expected_wait_s(self, now_s: float) -> float:
-        """Return the expected wait in seconds; 0 while nothing is known, and once the batch is late."""
-        num_intervals = len(self._arrivals_s) - 1
-        if num_intervals < 1:
-            return 0.0
-        interval_s = (self._arrivals_s[-1] - self._arrivals_s[0]) / num_intervals
-        return max(self._arrivals_s[-1] + interval_s - now_s, 0.0)
 
 
 class Trainer:
@@ -166,8 +142,8 @@ class Trainer:
                 if await self._publish(client, drained):
                     return "the job has all its updates"
                 num_published += 1
-            is_fulfilled = order.num_batches is not None and num_published >= order.num_batches
-            if is_fulfilled and not await self._is_next_at_hand(drained):
+            has_all = is_fulfilled(num_published, order.num_batches)
+            if has_all and not await self._is_next_at_hand(drained):
                 if order.leaves_checkpoint:
                     await self._save_before_leaving()
                 return f"{num_published} batches trained"
@@ -181,9 +157,9 @@ class Trainer:
         """Whether the next batch is here, or comes while waiting is cheaper than handing the machine over and back."""
         if self._ahead is None or drained.is_set():
             return False
-        if not self._ahead.done() and self._arrivals.expected_wait_s(time.monotonic()) <= PATIENCE_S:
+        if not self._ahead.done() and (timeout_s := patience_s(self._arrivals, time.monotonic())):
             self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
-            await asyncio.wait({self._ahead}, timeout=PATIENCE_S)
+            await asyncio.wait({self._ahead}, timeout=timeout_s)
         return self._ahead.done()
 
     async def _lease(self, client: TrainerClient, drained: asyncio.Event) -> tuple[Batch, float] | None:

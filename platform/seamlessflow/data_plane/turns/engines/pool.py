@@ -1,12 +1,10 @@
-"""The engine table: takes the rows of rollout phases and chooses one engine per request.
+"""The engine table: takes the rows of rollout phases and gives one engine to each request.
 
-The pool chooses the engine that served the session last (its prompt cache is there) unless that engine is much busier
-than the least loaded one, which it chooses otherwise. An engine gets as many requests as it can decode at once and a
-few to queue. If there are several gateways, each has a share of that (`core/placement/shares`), by what all of them
-said they want a moment ago. All others wait here for the first engine with room, including engines that join later.
-Sessions that began earlier go first, so requests that were handed over are not overtaken and groups finish. An engine
-that failed gets nothing for a moment or until its row changes; a suspected engine gets nothing until it is trusted
-again.
+`core/placement/engine_choice` chooses it. If there are several gateways, each has a share of an engine's room
+(`core/placement/shares`), by what all of them said they want a moment ago. Requests for which no engine has room wait
+here for the first one that has, including engines that join later. Sessions that began earlier go first, so requests
+that were handed over are not overtaken and groups finish. An engine that failed gets nothing for a moment or until its
+row changes; a suspected engine gets nothing until it is trusted again.
 """
 
 import asyncio
@@ -20,19 +18,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from uuid import UUID
 
+from seamlessflow.core.placement.engine_choice import COOLDOWN_S, EngineSeen, engine_choose
 from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.read_again import ReadAgain
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
-
-COOLDOWN_S = 0.5  # an engine that failed gets no request for this long
-STICKY_SLACK = 8  # how many more requests the session's own engine may have than the least loaded one
-# Turns that queue at the engine, so that it can fill a free slot without asking the gateway: enough to cover the
-# moments in which the gateway is busy, few enough that an engine that joins finds turns to take.
-FOLLOWING_MIN = 2
-FOLLOWING_SHARE = 4  # one queued turn per this many slots
 
 
 class TooManyHeld(Exception):
@@ -43,27 +35,20 @@ class JobOver(Exception):
     """The job is over, so no engine will serve it again."""
 
 
-@dataclass(slots=True)
-class _Entry:
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Entry(EngineSeen):
     engine: Engine
-    num_in_flight: int = 0
-    cooldown_until_s: float = 0.0
-    is_suspected: bool = False
-    share: int | None = None  # of this gateway; None: it has the engine to itself
 
-    @property
-    def capacity(self) -> int:
-        num_slots = self.engine.num_slots
-        return num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
+    def describe(self, engine: Engine) -> None:
+        """Take what the table or the engine itself says of it."""
+        self.engine, self.num_slots = engine, engine.num_slots
+        self.version, self.is_too_old = engine.version, engine.is_too_old
 
-    @property
-    def has_queue(self) -> bool:
-        """Whether the last turn that it got waits for one of its slots."""
-        return self.num_in_flight > self.engine.num_slots
 
-    @property
-    def has_room(self) -> bool:
-        return self.num_in_flight < (self.capacity if self.share is None else self.share)
+def _entry(engine: Engine) -> _Entry:
+    return _Entry(
+        engine=engine, num_slots=engine.num_slots, version=engine.version, is_too_old=engine.is_too_old
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +103,11 @@ class EnginePool:
         for engine in engines:
             known = self._entries.get(engine.phase_id)
             if known is None or known.engine.endpoint != engine.endpoint:
-                known = _Entry(engine)
-            elif engine.version >= known.engine.version:  # a 409 may have revealed a newer version already
-                if engine.version > known.engine.version:
+                known = _entry(engine)
+            elif engine.version >= known.version:  # a 409 may have revealed a newer version already
+                if engine.version > known.version:
                     known.cooldown_until_s = 0.0
-                known.engine = engine
+                known.describe(engine)
             fresh[engine.phase_id] = known
         self._entries, self._by_job = fresh, {}
         for entry in fresh.values():
@@ -194,7 +179,7 @@ class EnginePool:
         if version is None:
             self.cool_down(engine)
             return
-        entry.engine = dataclasses.replace(entry.engine, version=version, is_too_old=False)
+        entry.describe(dataclasses.replace(entry.engine, version=version, is_too_old=False))
         self._serve(engine.job_id)
 
     def _share(self) -> None:
@@ -211,27 +196,16 @@ class EnginePool:
         self._serve(entry.engine.job_id)
 
     def _choose(self, request: EngineRequest) -> _Entry | None:
-        fitting = [
-            entry for entry in self._open(request.job_id) if entry.engine.version >= request.min_version
-        ]
-        if not fitting:
-            return None
-        idlest = min(fitting, key=lambda entry: entry.num_in_flight)
-        own = self._entries.get(request.preferred) if request.preferred else None
-        if own is not None and own in fitting and own.num_in_flight <= idlest.num_in_flight + STICKY_SLACK:
-            return own
-        return idlest
+        return engine_choose(
+            self._by_job.get(request.job_id, ()),
+            min_version=request.min_version,
+            preferred=self._entries.get(request.preferred) if request.preferred else None,
+            now_s=self.clock(),
+        )
 
-    def _open(self, job_id: UUID) -> list[_Entry]:
+    def _is_any_open(self, job_id: UUID) -> bool:
         now_s = self.clock()
-        return [
-            entry
-            for entry in self._by_job.get(job_id, ())
-            if entry.has_room
-            and not entry.is_suspected
-            and not entry.engine.is_too_old
-            and entry.cooldown_until_s <= now_s
-        ]
+        return any(entry.is_open(now_s) for entry in self._by_job.get(job_id, ()))
 
     async def _take(self, request: EngineRequest, hold: StallTimer | None) -> _Entry:
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
@@ -279,7 +253,7 @@ class EnginePool:
         """Give engines with room to the waiting turns, in order; a turn that fits none keeps waiting."""
         queue = self._waiters.get(job_id)
         passed_over = []
-        while queue and (job_id in self.jobs_over or self._open(job_id)):
+        while queue and (job_id in self.jobs_over or self._is_any_open(job_id)):
             waiter = heapq.heappop(queue)
             if waiter.chosen.done():  # cancelled
                 continue
