@@ -66,6 +66,7 @@ def _line(row: Json) -> str:
     quota = "no quota" if row["machine_quota"] is None else f"quota {row['machine_quota']}"
     line = (
         f"{row['project']:<20} weight {row['weight']:<6g} {quota:<12} entitled to {row['entitled']:<6.1f} "
-        f"holds {row['num_held']:<5} last hour {row['machine_s'] / 3600:.2f} machine-hours"
+        f"holds {row['num_held'] - row['num_agent_slots']} machines and {row['num_agent_slots']} agent slots  "
+        f"last hour {row['machine_s'] / 3600:.2f} machine-hours"
     )
     return f"{line}  short of machines" if row["is_short"] else line

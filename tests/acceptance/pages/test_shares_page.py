@@ -19,12 +19,12 @@ NOW = 1_790_000_000_000
 def share(project: str, **rest: object) -> Row:
     return {
         "project": project, "name": project, "weight": 1.0, "machine_quota": None, "entitled": 2.0, "num_held": 2,
-        "num_borrowed": 0.0, "is_short": False, "machine_s": 5400.0,
+        "num_agent_slots": 0, "num_borrowed": 0.0, "is_short": False, "machine_s": 5400.0,
     } | rest  # fmt: skip
 
 
 SHARES = [
-    share("default", weight=2.0, entitled=4.0, num_held=6, num_borrowed=2.0),
+    share("default", weight=2.0, entitled=4.0, num_held=9, num_agent_slots=3, num_borrowed=2.0),
     share("essays", machine_quota=3, num_held=1, num_borrowed=-1.0, is_short=True),
     share("lab", num_held=0, num_borrowed=-2.0, machine_s=0.0),
 ]
@@ -74,6 +74,8 @@ def test_each_project_has_its_numbers_and_whether_it_borrows_lends_or_is_short(p
     rows = page.get_by_test_id("shares").locator("tbody tr")
     expect(rows).to_have_count(3)
     expect(rows.nth(0)).to_contain_text("borrows 2")
+    expect(rows.nth(0).locator("td").nth(4)).to_have_text("6")  # machines
+    expect(rows.nth(0).locator("td").nth(5)).to_have_text("3")  # agent slots
     expect(rows.nth(0)).to_contain_text("1 h 30 min")
     expect(rows.nth(1)).to_contain_text("is short of 1")
     expect(rows.nth(2)).to_contain_text("lends 2")

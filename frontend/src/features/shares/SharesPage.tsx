@@ -47,12 +47,25 @@ function ShareTable({ rows, mayEdit }: { rows: readonly Share[]; mayEdit: boolea
           <tr>
             <th>Project</th>
             <th className="number">Weight</th>
-            <th className="number">Quota</th>
-            <th className="number">Entitled to</th>
-            <th className="number">Holds</th>
-            <th className="share-cell">Rolls out or trains, against its entitlement</th>
+            <th className="number" title="Machines and agent slots together">
+              Quota
+            </th>
+            <th className="number" title="Machines that roll out or train, each counted by its cost">
+              Entitled to
+            </th>
+            <th className="number" title="Machines that roll out or train">
+              Machines
+            </th>
+            <th className="number" title="Agents run beside other work, so they count for the quota only">
+              Agent slots
+            </th>
+            <th className="share-cell" title="Each machine counts by its cost">
+              Machines against entitlement
+            </th>
             <th>Balance</th>
-            <th className="number">Machine time, last hour</th>
+            <th className="number" title="Machine time of its jobs in the last hour">
+              Last hour
+            </th>
             {mayEdit ? (
               <th>
                 <span className="visually-hidden">Edit</span>
@@ -86,14 +99,15 @@ function ShareRow({ share, most, onEdit }: RowProps) {
       <td className="number">{share.weight}</td>
       <td className="number">{share.machine_quota ?? NONE}</td>
       <td className="number">{machines(share.entitled)}</td>
-      <td className="number">{machines(share.num_held)}</td>
+      <td className="number">{machines(share.num_held - share.num_agent_slots)}</td>
+      <td className="number">{machines(share.num_agent_slots)}</td>
       <td className="share-cell">
         <div className="share-bar" aria-hidden="true">
           <span className="share-held" style={{ width: `${bar.held * 100}%` }} />
           <span className="share-entitled" style={{ left: `${bar.entitled * 100}%` }} />
         </div>
       </td>
-      <td className={`nowrap share-${balance.tone || "even"}`}>{balance.said}</td>
+      <td className={`share-balance share-${balance.tone || "even"}`}>{balance.said}</td>
       <td className="number nowrap">{share.machine_s > 0 ? duration(share.machine_s * 1000) : NONE}</td>
       {onEdit ? (
         <td className="number">

@@ -21,7 +21,7 @@ class ShareOutput(serializers.Serializer):
     machine_quota = serializers.IntegerField(
         source="project.machine_quota",
         allow_null=True,
-        help_text="The most machines that its jobs may hold together; null: no limit.",
+        help_text="The most machines and agent slots that its jobs may hold together; null: no limit.",
     )
     entitled = serializers.FloatField(
         source="now.entitled",
@@ -31,7 +31,12 @@ class ShareOutput(serializers.Serializer):
         ),
     )
     num_held = serializers.IntegerField(
-        source="now.num_held", help_text="Machines that it holds now, those of agents included."
+        source="now.num_held",
+        help_text="What it holds now of its quota: machines that roll out or train, and agent slots.",
+    )
+    num_agent_slots = serializers.IntegerField(
+        source="now.num_agent_slots",
+        help_text="Agent slots among `num_held`: agents run beside other work, so their machines are not counted.",
     )
     num_borrowed = serializers.FloatField(
         help_text=(

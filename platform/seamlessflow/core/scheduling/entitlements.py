@@ -13,17 +13,19 @@ from uuid import UUID
 
 from seamlessflow.core.scheduling.dividing import divided
 from seamlessflow.core.scheduling.queue import Queue
-from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """`entitled`: machines by weight; `num_held`: with those of agents; `shared_cost`: of those
-    that count in shares; `is_short`: a job of the project gets less than it could use."""
+    """`entitled`: cost of machines by weight; `num_held`: what counts for the quota, which is machines and agent slots;
+    `shared_cost`: of the machines that count in shares; `num_agent_slots`: on how many machines its jobs have agents,
+    each job counted; `is_short`: a job of the project gets less than it could use."""
 
     entitled: float = 0.0
     num_held: int = 0
     shared_cost: float = 0.0
+    num_agent_slots: int = 0
     is_short: bool = False
 
 
@@ -41,14 +43,20 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     entitled = divided(amount, weights, quotas)
     num_held: dict[UUID, int] = defaultdict(int)
     shared_cost: dict[UUID, float] = defaultdict(float)
+    num_agent_slots: dict[UUID, int] = defaultdict(int)
     for job in snapshot.jobs:
         for machine, phase in snapshot.held_by(job.id):
             num_held[job.project_id] += 1
             shared_cost[job.project_id] += machine.cost if phase.role in EXCLUSIVE_ROLES else 0.0
+            num_agent_slots[job.project_id] += phase.role is Role.AGENT
     short = {entry.job.project_id for entry in queue.entries}
     return {
         project: Entitlement(
-            entitled.get(project, 0.0), num_held[project], shared_cost[project], project in short
+            entitled=entitled.get(project, 0.0),
+            num_held=num_held[project],
+            shared_cost=shared_cost[project],
+            num_agent_slots=num_agent_slots[project],
+            is_short=project in short,
         )
         for project in {job.project_id for job in snapshot.jobs}
     }

@@ -40,6 +40,7 @@ def test_members_see_their_own_share_and_operators_see_all(cast: Cast) -> None:
     assert (own["entitled"], own["num_held"], own["is_short"]) == (1.0, 0, True)
     both = {row["project"]: row for row in rows(cast.operator, "shares")}
     assert (both["elsewhere"]["entitled"], both["elsewhere"]["num_held"]) == (1.0, 2)
+    assert both["elsewhere"]["num_agent_slots"] == 0
     assert both["elsewhere"]["num_borrowed"] == 1.0
 
 

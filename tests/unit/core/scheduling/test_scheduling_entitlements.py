@@ -44,7 +44,7 @@ def test_a_project_that_needs_less_lends_to_one_that_is_short() -> None:
         machine("m4", *BOTH, job=B), machine("agents", "agent", job=alpha.id, role=Role.AGENT),
     )  # fmt: skip
     assert entitlements(Queue(Snapshot(machines, (alpha, beta)))) == {
-        P: Entitlement(entitled=3.0, num_held=2, shared_cost=1, is_short=False),
+        P: Entitlement(entitled=3.0, num_held=2, shared_cost=1, num_agent_slots=1, is_short=False),
         Q: Entitlement(entitled=1.0, num_held=3, shared_cost=3, is_short=True),
     }
 
