@@ -1,4 +1,6 @@
-// The table of machines. The pencil opens the edit dialog with its dry run.
+// The table of machines. The pencil opens the edit dialog with its dry run. Why a machine is in quarantine has a row of
+// its own below the machine's, because it is a sentence.
+import { Fragment } from "react";
 import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
 import { Icon } from "../../ui/Icon";
@@ -33,57 +35,70 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
         </thead>
         <tbody>
           {machines.map((machine) => (
-            <tr key={machine.id}>
-              <td className="name-cell" title={machine.name}>
-                <strong>{machine.name}</strong>
-              </td>
-              <td>
-                <StateBadge state={healthOf(machine)} />
-                {machine.quarantine ? (
-                  <div className="why" data-testid="quarantine">
-                    {quarantineSaid(machine, Date.now())}
-                  </div>
-                ) : null}
-              </td>
-              <td>
-                <span className="tags">
-                  {tagsInOrder(machine.tags).map((tag) => (
-                    <Tag key={tag} tag={tag} />
-                  ))}
-                  {onEdit ? (
-                    <button
-                      type="button"
-                      className="icon-button small"
-                      aria-label={`Edit ${machine.name}`}
-                      title="Edit tags, cordon or drain"
-                      onClick={() => onEdit(machine.id)}
-                    >
-                      <Icon name="pencil" />
-                    </button>
-                  ) : null}
-                </span>
-              </td>
-              <td className="nowrap">
-                {machine.role ? (
-                  <>
-                    {machine.role} <StateBadge state={machine.phase_state ?? ""} />
-                    <span className="muted">{agentWords(machine)}</span>
-                  </>
-                ) : (
-                  NONE
-                )}
-              </td>
-              <td className="job-cell">
-                <JobLinks jobs={machine.role ? (jobs.get(machine.id) ?? []) : []} />
-              </td>
-              <td className="number">{integer(machine.version)}</td>
-              <td className="hardware">{hardwareSaid(machine.capabilities)}</td>
-              <td className="why note-cell">{machine.reason || NONE}</td>
-            </tr>
+            <Fragment key={machine.id}>
+              <tr>
+                <td className="name-cell" title={machine.name}>
+                  <strong>{machine.name}</strong>
+                </td>
+                <td>
+                  <StateBadge state={healthOf(machine)} />
+                </td>
+                <td>
+                  <span className="tags">
+                    {tagsInOrder(machine.tags).map((tag) => (
+                      <Tag key={tag} tag={tag} />
+                    ))}
+                    {onEdit ? (
+                      <button
+                        type="button"
+                        className="icon-button small"
+                        aria-label={`Edit ${machine.name}`}
+                        title="Edit tags, cordon or drain"
+                        onClick={() => onEdit(machine.id)}
+                      >
+                        <Icon name="pencil" />
+                      </button>
+                    ) : null}
+                  </span>
+                </td>
+                <td className="nowrap">
+                  {machine.role ? (
+                    <>
+                      {machine.role} <StateBadge state={machine.phase_state ?? ""} />
+                      <span className="muted">{agentWords(machine)}</span>
+                    </>
+                  ) : (
+                    NONE
+                  )}
+                </td>
+                <td className="job-cell">
+                  <JobLinks jobs={machine.role ? (jobs.get(machine.id) ?? []) : []} />
+                </td>
+                <td className="number">{integer(machine.version)}</td>
+                <td className="hardware">{hardwareSaid(machine.capabilities)}</td>
+                <td className="why note-cell">{machine.reason || NONE}</td>
+              </tr>
+              <Quarantine machine={machine} />
+            </Fragment>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+const NUM_COLUMNS = 8;
+
+function Quarantine({ machine }: { machine: MachineRow }) {
+  const said = quarantineSaid(machine, Date.now());
+  if (said === null) return null;
+  return (
+    <tr className="quarantine">
+      <td />
+      <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="quarantine">
+        {said}
+      </td>
+    </tr>
   );
 }
 

@@ -1,6 +1,6 @@
 // Summarises a machine's hardware and health, and finds machines by a search. Pure.
 import type { MachineRow } from "../../live/rows";
-import { bytes, NONE, plural } from "../../ui/words/format";
+import { bytes, clock, NONE, plural } from "../../ui/words/format";
 
 /** "96 cores, 2.0 TiB, 8 × NVIDIA H200". */
 export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineRow["capabilities"]): string {
@@ -27,7 +27,7 @@ export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">,
     ? machine.role
       ? "A phase is trying it out"
       : "The next phase tries it out"
-    : `Gets no work until ${new Date(quarantine.until).toLocaleTimeString()}`;
+    : `Gets no work until ${clock(quarantine.until)}`;
   const row = quarantine.num_quarantines > 1 ? ` (number ${quarantine.num_quarantines} in a row)` : "";
   return `${until}${row}: ${quarantine.reason}.`;
 }
