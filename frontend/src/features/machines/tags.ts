@@ -18,7 +18,9 @@ export function tagsWith(tags: readonly string[], text: string): string[] {
   return [...new Set([...tags, ...added])].sort();
 }
 
-export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost">): MachineEdit {
+export function editOf(
+  machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost">,
+): MachineEdit {
   const { tags, is_cordoned, is_draining, pool, cost } = machine;
   return { tags: [...tags].sort(), is_cordoned, is_draining, pool, cost };
 }
