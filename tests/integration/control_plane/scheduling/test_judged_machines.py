@@ -208,6 +208,7 @@ def test_the_admin_page_of_a_machine_shows_its_quarantine_and_ends_it(cast: Cast
     fields = {
         "tags": ",".join(machine.tags),
         "pool": machine.pool,
+        "cost": machine.cost,
         "reason": "a new card",
         "seen_generation": machine.generation,
     }
