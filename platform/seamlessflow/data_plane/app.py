@@ -102,6 +102,7 @@ class Gateway:
             settings.public_url,
             demands=engines.demands,
             turns=engines.turns.tell,
+            paces=engines.paces_due,
             on_news=partial(engines.shares_set, name),
         )
         endings = Endings(self._pool, self._membership)

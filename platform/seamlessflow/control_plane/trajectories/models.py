@@ -315,8 +315,7 @@ class SessionHold(models.Model):
 class Gateway(models.Model):
     """A running gateway. Whoever deletes the row ends the epoch: the sessions of that epoch open elsewhere.
 
-    A gateway gives a sign of life every second. The others delete the row of one that has been silent too long; it
-    then joins again, under a new epoch.
+    A gateway gives a sign of life every second. One that is silent for too long loses its row and joins again.
     """
 
     epoch = models.BigAutoField(primary_key=True)
@@ -327,6 +326,7 @@ class Gateway(models.Model):
     turns = models.JSONField(
         null=True, help_text="How many turns run or wait for an engine, by job; null: unknown."
     )
+    paces = models.JSONField(null=True, help_text="Tokens and seconds of full engines; null: unknown.")
 
     class Meta:
         db_table = "trajectory_gateway"

@@ -15,6 +15,7 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.gateways import (
     Member,
+    Paces,
     gateway_join,
     gateway_leave,
     gateway_sign,
@@ -41,6 +42,10 @@ def _no_demands() -> Demands:
     return {}
 
 
+def _no_paces() -> Paces | None:
+    return None
+
+
 def _nobody(_: Mapping[str, Demands]) -> None:
     """Do nothing: nobody divides engines among gateways."""
 
@@ -53,6 +58,7 @@ class Membership:
     public_url: str
     demands: Callable[[], Demands] = _no_demands
     turns: Callable[[], Demands] = _no_demands  # the most that ran or waited lately, by job
+    paces: Callable[[], Paces | None] = _no_paces  # of full engines; None: not due
     on_news: Callable[[Mapping[str, Demands]], None] = _nobody
     epoch: int = 0  # 0: it has not joined yet
     _members: dict[str, Member] = field(default_factory=dict)
@@ -87,7 +93,7 @@ class Membership:
 
     async def sign(self, connection: Connection) -> Signed:
         """Give a sign of life, and end the epochs of gateways that have been silent for too long."""
-        if not await gateway_sign(connection, self.epoch, self.demands(), self.turns()):
+        if not await gateway_sign(connection, self.epoch, self.demands(), self.turns(), self.paces()):
             return await self.join(connection)
         return await self._look(connection, self.epoch, has_new_epoch=False)
 

@@ -22,6 +22,9 @@ from seamlessflow.data_plane.store.values import sql_literal
 
 SESSIONS_OVER = "sf_sessions_over"  # the channel: ids of sessions, separated by commas
 MAX_SESSIONS_TOLD = 200  # in one notification, which may have 8000 bytes
+Paces = Mapping[
+    UUID, tuple[float, float]
+]  # tokens sampled while the engine was full, and its seconds, by phase
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
@@ -65,12 +68,20 @@ async def gateway_leave(connection: Connection, epoch: int) -> None:
 
 
 async def gateway_sign(
-    connection: Connection, epoch: int, demands: Mapping[UUID, int], turns: Mapping[UUID, int]
+    connection: Connection,
+    epoch: int,
+    demands: Mapping[UUID, int],
+    turns: Mapping[UUID, int],
+    paces: Paces | None = None,
 ) -> bool:
-    """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job."""
+    """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job; `paces`: tokens
+    and seconds of full engines, by phase, or None if what the row has is new enough."""
+    told = None if paces is None else Jsonb({str(phase): _rounded(*sums) for phase, sums in paces.items()})
     cursor = await connection.execute(
-        "UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s WHERE epoch = %s",
-        [_counts(demands), _counts(turns), epoch],
+        """UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s,
+                                         paces = coalesce(%s, paces)
+           WHERE epoch = %s""",
+        [_counts(demands), _counts(turns), told, epoch],
     )
     return cursor.rowcount == 1
 
@@ -90,6 +101,10 @@ async def read_again_book(connection: Connection, tokens: Mapping[UUID, int]) ->
            FROM unnest(%s::uuid[], %s::bigint[]) AS fresh (id, num_tokens) WHERE p.id = fresh.id""",
         [list(tokens), list(tokens.values())],
     )
+
+
+def _rounded(num_tokens: float, seconds: float) -> list[float]:
+    return [round(num_tokens), round(seconds, 1)]
 
 
 def _counts(numbers: Mapping[UUID, int]) -> Jsonb:

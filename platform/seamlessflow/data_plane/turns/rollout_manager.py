@@ -24,6 +24,7 @@ from seamlessflow.data_plane.turns.engines.client import (
     VersionMismatch,
 )
 from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
+from seamlessflow.data_plane.turns.engines.paces import TurnPace
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest
 from seamlessflow.data_plane.turns.engines.requests import GenerateRequest
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
@@ -81,7 +82,10 @@ class RolloutManager:
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as engine:
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as (
+                engine,
+                pace,
+            ):
                 affinity.phase_id = engine.phase_id
                 with (
                     self._watch.request(engine, affinity.hold, request) as lifeline,
@@ -89,7 +93,7 @@ class RolloutManager:
                 ):
                     async with aclosing(self._client.generate(engine, request, lifeline)) as pieces:
                         async for piece in pieces:
-                            last_token_s = self._heard(progress, piece, lifeline, last_token_s)
+                            last_token_s = self._heard(progress, piece, lifeline, pace, last_token_s)
                             yield piece
                             if not progress.is_unfinished() and piece.finish_reason is None:
                                 return
@@ -101,23 +105,27 @@ class RolloutManager:
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as engine:
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as (
+                engine,
+                pace,
+            ):
                 affinity.phase_id = engine.phase_id
                 with (
                     self._watch.request(engine, affinity.hold, request) as lifeline,
                     _Failures(self, engine, progress, affinity, lifeline),
                 ):
                     piece = await self._client.whole(engine, request, lifeline)
-                    last_token_s = self._heard(progress, piece, lifeline, last_token_s)
+                    last_token_s = self._heard(progress, piece, lifeline, pace, last_token_s)
                     if piece.finish_reason is FinishReason.ABORT:
                         self._leave(engine, progress, "aborted")
 
     def _heard(
-        self, progress: AnswerProgress, piece: Piece, lifeline: Lifeline, last_token_s: float
+        self, progress: AnswerProgress, piece: Piece, lifeline: Lifeline, pace: TurnPace, last_token_s: float
     ) -> float:
         """Add a piece, and return when it came."""
         now_s = self._clock()
         lifeline.heard(now_s)
+        pace.sampled(piece.num_tokens, now_s)
         if progress.num_tokens:
             progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
         progress.add(piece)

@@ -22,9 +22,12 @@ from seamlessflow.core.placement.engine_choice import COOLDOWN_S, EngineSeen, en
 from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
+from seamlessflow.data_plane.turns.engines.paces import EnginePace, TurnPace
 from seamlessflow.data_plane.turns.engines.read_again import ReadAgain
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
+
+PACES_TOLD_S = 10.0  # paces are told so seldom, because they are judged by minutes
 
 
 class TooManyHeld(Exception):
@@ -37,7 +40,21 @@ class JobOver(Exception):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Entry(EngineSeen):
+    """`num_of_others`: turns that other gateways seem to have there."""
+
     engine: Engine
+    pace: EnginePace
+    num_of_others: int = 0
+
+    def turns_add(self, num: int, now_s: float) -> None:
+        self.num_in_flight += num
+        self.pace_count(now_s)
+
+    def pace_count(self, now_s: float) -> None:
+        """Note for the pace how many turns the engine has now."""
+        self.pace.turns_set(
+            num_own=self.num_in_flight, num_others=self.num_of_others, num_slots=self.num_slots, now_s=now_s
+        )
 
     def describe(self, engine: Engine) -> None:
         """Take what the table or the engine itself says of it."""
@@ -45,9 +62,13 @@ class _Entry(EngineSeen):
         self.version, self.is_too_old = engine.version, engine.is_too_old
 
 
-def _entry(engine: Engine) -> _Entry:
+def _entry(engine: Engine, now_s: float) -> _Entry:
     return _Entry(
-        engine=engine, num_slots=engine.num_slots, version=engine.version, is_too_old=engine.is_too_old
+        engine=engine,
+        pace=EnginePace(now_s),
+        num_slots=engine.num_slots,
+        version=engine.version,
+        is_too_old=engine.is_too_old,
     )
 
 
@@ -93,6 +114,7 @@ class EnginePool:
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
+    _paces_told_s: float = -math.inf
     _own: str = ""  # this gateway's name
     _wanted: Mapping[str, Mapping[UUID, int]] = field(
         default_factory=dict
@@ -103,7 +125,7 @@ class EnginePool:
         for engine in engines:
             known = self._entries.get(engine.phase_id)
             if known is None or known.engine.endpoint != engine.endpoint:
-                known = _entry(engine)
+                known = _entry(engine, self.clock())
             elif engine.version >= known.version:  # a 409 may have revealed a newer version already
                 if engine.version > known.version:
                     known.cooldown_until_s = 0.0
@@ -124,6 +146,15 @@ class EnginePool:
                 wanted[phase] += math.ceil(len(waiters) / len(phases))
         return {phase: number for phase, number in wanted.items() if number}
 
+    def paces_due(self) -> dict[UUID, tuple[float, float]] | None:
+        """Return how many tokens each engine sampled and how long it was full, by phase; None if asked lately."""
+        now_s = self.clock()
+        if now_s < self._paces_told_s + PACES_TOLD_S:
+            return None
+        self._paces_told_s = now_s
+        paces = {phase: entry.pace.sums(now_s) for phase, entry in self._entries.items()}
+        return {phase: sums for phase, sums in paces.items() if sums is not None}
+
     def num_held(self) -> int:
         """Return how many turns wait for an engine."""
         return self._num_held
@@ -143,8 +174,9 @@ class EnginePool:
 
     def acquire(
         self, request: EngineRequest, hold: StallTimer | None = None
-    ) -> AbstractAsyncContextManager[Engine]:
-        """Give an engine of the job with at least the requested version; it counts as busier inside the block.
+    ) -> AbstractAsyncContextManager[tuple[Engine, TurnPace]]:
+        """Give an engine of the job with at least the requested version; it counts as busier inside the block. What the
+        turn samples there is to be told to its pace.
 
         `hold` runs while the turn waits for an engine. Raises TooManyHeld and JobOver.
         """
@@ -183,16 +215,20 @@ class EnginePool:
         self._serve(engine.job_id)
 
     def _share(self) -> None:
-        now = self.demands()
+        now, now_s = self.demands(), self.clock()
         for phase, entry in self._entries.items():
             wanted = {name: of_engines.get(phase, 0) for name, of_engines in self._wanted.items()}
             wanted[self._own] = now.get(phase, 0)
             entry.share = fair_shares(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
+            num_of_others = sum(wanted.values()) - wanted[self._own]
+            left = 0 if entry.share is None else entry.capacity - entry.share
+            entry.num_of_others = min(num_of_others, left)
+            entry.pace_count(now_s)
 
     def _release(self, entry: _Entry) -> None:
         if not entry.has_queue:  # else the next turn of the queue is decoded in its place
             self.turns.end(entry.engine.job_id)
-        entry.num_in_flight -= 1
+        entry.turns_add(-1, self.clock())
         self._serve(entry.engine.job_id)
 
     def _choose(self, request: EngineRequest) -> _Entry | None:
@@ -210,7 +246,7 @@ class EnginePool:
     async def _take(self, request: EngineRequest, hold: StallTimer | None) -> _Entry:
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
-            entry.num_in_flight += 1
+            entry.turns_add(+1, self.clock())
             if not entry.has_queue:
                 self.turns.begin(request.job_id)
             return entry
@@ -258,7 +294,7 @@ class EnginePool:
             if waiter.chosen.done():  # cancelled
                 continue
             if entry := self._choose(waiter.request):
-                entry.num_in_flight += 1
+                entry.turns_add(+1, self.clock())
                 if entry.has_queue:
                     self.turns.end(job_id)
                 waiter.chosen.set_result(entry)
@@ -283,9 +319,9 @@ class _Acquired:
         self._pool, self._request, self._hold = pool, request, hold
         self._entry: _Entry
 
-    async def __aenter__(self) -> Engine:
-        self._entry = await self._pool._take(self._request, self._hold)
-        return self._entry.engine
+    async def __aenter__(self) -> tuple[Engine, TurnPace]:
+        entry = self._entry = await self._pool._take(self._request, self._hold)
+        return entry.engine, TurnPace(entry.pace, self._pool.clock())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -37,7 +37,7 @@ class Turns:
         await finalize()
 
     async def _hold(self, name: str, request: EngineRequest) -> None:
-        async with self.pool.acquire(request) as chosen:
+        async with self.pool.acquire(request) as (chosen, _):
             self.served.append((name, chosen.phase_id))
             await self._ends[name].wait()
 
