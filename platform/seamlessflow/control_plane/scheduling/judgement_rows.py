@@ -35,7 +35,7 @@ _FAILURES = f"""
           AND f.ended_at > statement_timestamp() - interval '{REMEMBERED_S:g} seconds'
 """
 _JUDGEMENTS = f"""
-    SELECT q.machine_id, q.judged_fence, q.reason, q.num_quarantines, q.until_at,
+    SELECT q.machine_id, q.judged_fence, q.reason, q.num_quarantines, q.until_at, q.is_slow,
            extract(epoch FROM q.until_at - q.quarantined_at)::float8,
            extract(epoch FROM statement_timestamp() - q.quarantined_at)::float8,
            q.quarantined_at IS NOT NULL AND EXISTS (
@@ -83,6 +83,7 @@ def _judged_fields(
     reason: str,
     num: int,
     until_at: Any,
+    is_slow: bool,
     backoff_s: float | None,
     age_s: float | None,
     is_proven: bool,
@@ -90,6 +91,7 @@ def _judged_fields(
     quarantine = None
     if backoff_s is not None and age_s is not None:
         quarantine = QuarantineView(
-            reason=reason, num=num, backoff_s=backoff_s, age_s=age_s, until_at=until_at, is_proven=is_proven
-        )
+            reason=reason, num=num, backoff_s=backoff_s, age_s=age_s, until_at=until_at, is_proven=is_proven,
+            is_slow=is_slow,
+        )  # fmt: skip
     return {"judged_fence": judged_fence, "quarantine": quarantine}

@@ -1,4 +1,4 @@
-"""Stores what is judged of machines whose phases fail: quarantines, and their ends.
+"""Stores what is judged of machines whose phases fail or roll out slowly: quarantines, and their ends.
 
 Invariant: each change is one event with its author and reason. A quarantine takes the failures up to a fence; those are
 judged, so none leads to a second one.
@@ -32,7 +32,7 @@ def machine_quarantine(decision: QuarantineMachine, *, author: str) -> bool:
     now = database_now()
     judgement.quarantined_at, judgement.until_at = now, now + timedelta(seconds=decision.backoff_s)
     judgement.reason, judgement.num_quarantines = decision.reason, decision.num
-    judgement.judged_fence = decision.fence
+    judgement.judged_fence, judgement.is_slow = decision.fence, decision.is_slow
     judgement.save()
     until = judgement.until_at.isoformat()
     _record(machine, "machine.quarantined", decision.reason, author, {"until_at": until, "num": decision.num})

@@ -117,7 +117,8 @@ class Phase(models.Model):
 
 
 class MachineJudgement(models.Model):
-    """What was decided of a machine whose phases failed. It is in quarantine while `quarantined_at` is set."""
+    """What was decided of a machine whose phases failed or rolled out slowly. It is in quarantine while
+    `quarantined_at` is set."""
 
     machine = models.OneToOneField(
         "cluster.Machine", primary_key=True, on_delete=models.CASCADE, related_name="judgement"
@@ -132,6 +133,11 @@ class MachineJudgement(models.Model):
     )
     judged_fence = models.PositiveBigIntegerField(
         default=0, help_text="Failures of phases up to this fence are judged."
+    )
+    is_slow = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="It rolled out slowly, so only the pace of a phase clears it.",
     )
 
     def __str__(self) -> str:

@@ -9,14 +9,17 @@ from django.db.models import Exists, OuterRef, Subquery
 
 from seamlessflow.control_plane.scheduling.judgement_rows import failure_views
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.pace_rows import sampled_load
 from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.snapshot import Snapshot
+from seamlessflow.core.scheduling.stragglers import with_paces
 
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:
     # Machines first: a lease that ends in between is then seen with the demand that it left, and is decided anew.
-    return Snapshot(machines=machine_views(), jobs=job_views(), failures=failure_views(), may_evict=may_evict)
+    machines = with_paces(machine_views(), sampled_load())
+    return Snapshot(machines=machines, jobs=job_views(), failures=failure_views(), may_evict=may_evict)
 
 
 def live_phases(**only: Any) -> list[Phase]:

@@ -101,6 +101,7 @@ def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> Quara
         backoff_s=(judgement.until_at - judgement.quarantined_at).total_seconds(),
         age_s=(now - judgement.quarantined_at).total_seconds(),
         until_at=judgement.until_at,
+        is_slow=judgement.is_slow,
     )
 
 

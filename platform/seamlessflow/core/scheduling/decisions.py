@@ -110,8 +110,9 @@ class MoveJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineMachine:
-    """Give a machine no work for a while, because phases fail there. `fence`: that of the newest phase which led to
-    this; `num`: how many quarantines there were in a row, with this one."""
+    """Give a machine no work for a while, because phases fail there or roll out slowly. `fence`: that of the newest
+    phase which led to this; `num`: how many quarantines there were in a row, with this one; `is_slow`: it was, in one
+    of these."""
 
     machine_id: UUID
     machine: str
@@ -119,6 +120,7 @@ class QuarantineMachine:
     num: int
     backoff_s: float
     fence: int
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,9 +115,7 @@ def _leased(machine: MachineView, lease: Lease, job: JobView, gang: GangView | N
         job_id=job.id,
         role=lease.role,
         state=PhaseState.LEASED,
-        fence=machine.judged_fence + 1
-        if is_agent
-        else 0,  # agents that try a machine out are newer than its failures
+        fence=machine.judged_fence + 1,  # what tries a machine out is newer than what was judged
         desired_version=job.latest_version,
         gang=gang,
     )

@@ -2,7 +2,9 @@
 
 Takes the failures of the last hour and what works now. A machine that fails phases of jobs that work elsewhere is
 quarantined: it gets no work for a while, then one phase that tries it out; each further failure doubles the while. A
-job that fails on several machines which fail nobody else is asked to pause. Until either is known, a job that fails in
+job that fails on several machines which fail nobody else is asked to pause. A machine that rolls out much slower than
+the others of its job (`stragglers`) is quarantined too and its engine drained, one machine in a cycle and none that a
+floor needs; the pace of the phase that tries it out decides again. Until either is known, a job that fails in
 a role waits between its tries, and does not go back to a machine where it failed as long as another one fits.
 
 Invariants: a machine that is lost is no failure of anybody; what failed before a publication, or before somebody
@@ -14,7 +16,14 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
-from seamlessflow.core.scheduling.decisions import AdmitMachine, Judgement, PauseJob, QuarantineMachine
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import (
+    AdmitMachine,
+    DrainPhase,
+    Judgement,
+    PauseJob,
+    QuarantineMachine,
+)
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection
 from seamlessflow.core.scheduling.evidence import (
     AVOIDED_S,
@@ -36,12 +45,15 @@ from seamlessflow.core.scheduling.snapshot import (
     QuarantineView,
     Snapshot,
 )
+from seamlessflow.core.scheduling.stragglers import is_dispensable, stragglers
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
 # A machine is to blame for so many failures in a row of jobs that work elsewhere, or of so many jobs that failed
 # nowhere else although they could have worked there.
 MAX_OF_WORKING, MAX_JOBS = 2, 3
+# A machine that was slow is admitted if no trial has been found slow for so long after the backoff.
+TRIED_S = 600.0
 MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
 
 
@@ -50,7 +62,7 @@ class Judged:
     """What was decided, the snapshot as it is then, which jobs should avoid which machine in a role (by machine), and
     which wait before they try a role again."""
 
-    decisions: tuple[Judgement, ...]
+    decisions: tuple[Judgement | DrainPhase, ...]
     snapshot: Snapshot
     avoided: Mapping[UUID, frozenset[Owner]]
     resting: frozenset[Owner]
@@ -62,9 +74,10 @@ def judge(snapshot: Snapshot) -> Judged:
         decision.machine_id: decision for decision in _machines_judge(snapshot, evidence)
     }
     # What is the machine's fault is not the job's.
-    evidence = evidence.without(
-        {one.machine_id for one in machines.values() if isinstance(one, QuarantineMachine)}
-    )
+    guilty = {one.machine_id for one in machines.values() if isinstance(one, QuarantineMachine)}
+    evidence = evidence.without(guilty)
+    if not guilty and (slow := _straggler_judge(snapshot)) is not None:
+        machines[slow.machine_id] = slow
     pauses = {pause.job_id: pause for pause in _jobs_judge(snapshot, evidence)}
     if machines or pauses:
         snapshot = replace(
@@ -75,7 +88,19 @@ def judge(snapshot: Snapshot) -> Judged:
             ),
             jobs=tuple(job_paused(one, pauses[one.id]) if one.id in pauses else one for one in snapshot.jobs),
         )
-    return Judged((*machines.values(), *pauses.values()), snapshot, evidence.avoided(), evidence.resting())
+    drains = {drain.phase_id: drain for drain in _slow_drains(snapshot)}
+    if drains:
+        snapshot = replace(
+            snapshot,
+            machines=tuple(
+                one.with_phase(replace(one.phase, state=PhaseState.DRAINING, age_s=0.0))
+                if one.phase is not None and one.phase.id in drains
+                else one
+                for one in snapshot.machines
+            ),
+        )
+    decisions = (*machines.values(), *pauses.values(), *drains.values())
+    return Judged(decisions, snapshot, evidence.avoided(), evidence.resting())
 
 
 def age_limits_s() -> Iterator[float]:
@@ -96,7 +121,9 @@ def machine_judged(machine: MachineView, decision: QuarantineMachine | AdmitMach
     """Return the machine as it is after the decision."""
     if isinstance(decision, AdmitMachine):
         return replace(machine, quarantine=None)
-    quarantine = QuarantineView(reason=decision.reason, num=decision.num, backoff_s=decision.backoff_s)
+    quarantine = QuarantineView(
+        reason=decision.reason, num=decision.num, backoff_s=decision.backoff_s, is_slow=decision.is_slow
+    )
     return replace(machine, quarantine=quarantine, judged_fence=decision.fence)
 
 
@@ -114,10 +141,11 @@ def _machines_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[Quaranti
             yield QuarantineMachine(
                 machine_id=machine.id, machine=machine.name, reason=reason, num=num,
                 backoff_s=doubled(QUARANTINE_S, num), fence=max(failure.fence for failure in failures),
+                is_slow=machine.quarantine is not None and machine.quarantine.is_slow,
             )  # fmt: skip
         elif machine.quarantine is not None and not failures and _is_cleared(machine):
             yield AdmitMachine(
-                machine_id=machine.id, machine=machine.name, reason="a phase has worked well on it again",
+                machine_id=machine.id, machine=machine.name, reason=_why_to_admit(machine.quarantine),
                 fence=machine.judged_fence,
             )  # fmt: skip
 
@@ -160,10 +188,56 @@ def _takes_work(machine: MachineView) -> bool:
     )
 
 
+def _why_to_admit(quarantine: QuarantineView) -> str:
+    return "no phase is slow on it any more" if quarantine.is_slow else "a phase has worked well on it again"
+
+
+def _straggler_judge(snapshot: Snapshot) -> QuarantineMachine | None:
+    """Quarantine at most one machine that rolls out slowly, the slowest that no job needs for its floor."""
+    for machine, phase in stragglers(snapshot):
+        job = snapshot.job(phase.job_id)
+        if job is None or job.desired is not DesiredJobState.RUN or ending_of(job) is not None:
+            continue
+        if is_dispensable(snapshot, machine):
+            num = 1 if machine.quarantine is None else machine.quarantine.num + 1
+            return QuarantineMachine(
+                machine_id=machine.id, machine=machine.name, reason=_why_slow(phase), num=num,
+                backoff_s=doubled(QUARANTINE_S, num), fence=phase.fence, is_slow=True,
+            )  # fmt: skip
+    return None
+
+
+def _why_slow(phase: PhaseView) -> str:
+    assert phase.pace is not None
+    share, num_others = phase.pace.share, phase.pace.num_others
+    return f"it rolls out at {share:.2f} of the rate of the {num_others} other machines of the same job"
+
+
+def _slow_drains(snapshot: Snapshot) -> Iterator[DrainPhase]:
+    """Yield drains of the phases that were judged for being slow: their turns go on elsewhere."""
+    for machine in snapshot.machines:
+        phase, quarantine = machine.phase, machine.quarantine
+        if quarantine is None or not quarantine.is_slow or phase is None or phase.is_leaving:
+            continue
+        if phase.role is Role.ROLLOUT and phase.fence <= machine.judged_fence:
+            reason = f"its machine is in quarantine: {quarantine.reason}"
+            yield DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason)
+
+
 def _is_cleared(machine: MachineView) -> bool:
-    if machine.quarantine is not None and machine.quarantine.is_proven:
+    quarantine = machine.quarantine
+    if quarantine is not None and quarantine.is_slow:
+        return _keeps_pace(machine) or quarantine.age_s > quarantine.backoff_s + TRIED_S
+    if quarantine is not None and quarantine.is_proven:
         return True
     return any(phase.fence > machine.judged_fence and is_proven(phase) for phase in _trials(machine))
+
+
+def _keeps_pace(machine: MachineView) -> bool:
+    """Whether the engine that tries the machine out is known not to be slow."""
+    phase = machine.phase
+    is_trial = phase is not None and phase.fence > machine.judged_fence
+    return is_trial and phase is not None and phase.pace is not None and not phase.pace.is_slow
 
 
 def _trials(machine: MachineView) -> Sequence[PhaseView]:

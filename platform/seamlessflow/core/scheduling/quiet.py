@@ -13,7 +13,7 @@ from seamlessflow.core.scheduling.evidence import PROVEN_S
 from seamlessflow.core.scheduling.floors import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
 from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
-from seamlessflow.core.scheduling.judging import age_limits_s
+from seamlessflow.core.scheduling.judging import TRIED_S, age_limits_s
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
 from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
@@ -53,8 +53,9 @@ def _ahead(snapshot: Snapshot) -> Iterator[float]:
 def _ahead_of_machine(machine: MachineView, hold_s: float) -> Iterator[float]:
     """A machine that falls silent is no longer equal to itself, so only what silence leads to counts here."""
     quarantine = machine.quarantine
-    if quarantine is not None and not quarantine.is_over:
-        yield quarantine.backoff_s - quarantine.age_s
+    if quarantine is not None:
+        limits_s = (quarantine.backoff_s, quarantine.backoff_s + TRIED_S)
+        yield from (limit_s - quarantine.age_s for limit_s in limits_s if quarantine.age_s <= limit_s)
     if not machine.phases:
         return
     if not machine.is_healthy and (left_s := suspicion_s(machine) - machine.unheard_s) >= 0.0:

@@ -34,6 +34,16 @@ class GangView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaceView:
+    """How fast an engine samples while it is full. `share`: of the median rate of the `num_others` other machines that
+    roll out for the same job."""
+
+    is_slow: bool
+    share: float = field(compare=False)
+    num_others: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseView:
     """A live phase. `age_s` counts from the lease, then from when it became active, then from the
     order to drain."""
@@ -51,6 +61,7 @@ class PhaseView:
     num_batches: int | None = None  # train: the turn ends after this many updates; None: it lasts
     then: NextPhase | None = None  # what was decided to follow it on the machine
     gang: GangView | None = None
+    pace: PaceView | None = None  # None: unknown
 
     @property
     def is_leaving(self) -> bool:
@@ -84,7 +95,7 @@ class QuarantineView:
     """A machine gets no work for `backoff_s`, and after that one phase that shows whether it works again.
 
     `num`: how many there were without good work in between; `is_proven`: such a phase has ended well; `until_at`: when
-    the backoff ends, for people to read.
+    the backoff ends, for people to read; `is_slow`: the machine rolled out slowly, so that only its pace clears it.
     """
 
     reason: str
@@ -93,6 +104,7 @@ class QuarantineView:
     age_s: float = field(default=0.0, compare=False)
     until_at: datetime | None = None
     is_proven: bool = False
+    is_slow: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -131,9 +131,9 @@ def test_quiet_ends_after_a_limit_and_does_not_end_at_once_for_ever(snapshot: Sn
     while (after_s := quiet_s(snapshot)) < float("inf"):
         snapshot = later(snapshot, after_s + 0.001)
         num_looks += 1
-        # Each phase passes seven limits, each machine two, each job five and each failure 13.
+        # Each phase passes seven limits, each machine three, each job five and each failure 13.
         num_phases = sum(len(machine.phases) for machine in snapshot.machines)
-        limit = 7 * num_phases + 2 * len(snapshot.machines) + 5 * len(snapshot.jobs)
+        limit = 7 * num_phases + 3 * len(snapshot.machines) + 5 * len(snapshot.jobs)
         assert num_looks <= limit + 13 * len(snapshot.failures)
 
 
