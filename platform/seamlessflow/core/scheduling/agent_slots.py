@@ -53,10 +53,11 @@ class SlotFleet:
         self._by_kind: dict[tuple[object, ...], Classes] = {}
         self._kept: dict[UUID, list[int]] = defaultdict(list)
         self._homes: dict[UUID, list[int]] = defaultdict(list)
-        wanted = ROLE_TAGS.union(*(job.tags_of(Role.AGENT) for job in snapshot.jobs))
+        wanted = ROLE_TAGS.union(*(job.agent_tags for job in snapshot.jobs))
+        agent_tag = Role.AGENT.value
         alike: dict[object, list[MachineView]] = defaultdict(list)
         for machine in snapshot.machines:
-            if not machine.is_healthy or machine.is_draining or Role.AGENT.value not in machine.tags:
+            if not machine.is_healthy or machine.is_draining or agent_tag not in machine.tags:
                 continue
             if machine.is_cordoned or not may_share(machine) or not may_be_tried(machine, Role.AGENT):
                 self._keep(machine)
@@ -72,7 +73,7 @@ class SlotFleet:
     def classes_for(self, job: JobView) -> Classes:
         """Return the classes where the job's agents may run: where they may only stay first, then those of machines
         that do nothing else."""
-        kind = (job.tags_of(Role.AGENT), job.pools)
+        kind = (job.agent_tags, job.pools)
         classes = self._by_kind.get(kind)
         if classes is None:
             classes = self._by_kind[kind] = self._fitting(job)

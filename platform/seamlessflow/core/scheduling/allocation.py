@@ -56,7 +56,7 @@ class Allocation(Generic[Owner]):
 
         `preferred`: eligible classes to try before the others, in order, as long as they have room themselves.
         """
-        number = self._with_room(preferred)
+        number = self._with_room(preferred) if preferred else None
         if number is None:
             number = self._with_room(eligible)
         if number is None:

@@ -28,10 +28,11 @@ class Demand:
 def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool) -> Demand:
     """Return what an admitted job could use. `held`: its live phases; `is_gathering`: whether
     machines already stand free or are leaving for its gang, which then does not wait for another batch."""
+    rollout = _rollout(job)
     return Demand(
-        rollout=_rollout(job),
+        rollout=rollout,
         train=job.num_train_machines if _is_training_due(job, held, is_gathering=is_gathering) else 0,
-        rollout_after=max(_rollout(job), _next_batch(job)),
+        rollout_after=max(rollout, _next_batch(job)),
     )
 
 

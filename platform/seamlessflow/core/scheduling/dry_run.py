@@ -7,7 +7,7 @@ from it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid5
 
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
@@ -43,11 +43,18 @@ class DryRun:
     decisions: tuple[Decision, ...]
     final: Snapshot
     waiting: Mapping[UUID, str]
+    _ends: dict[UUID, DrainPhase | FailPhase] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ends: dict[UUID, DrainPhase | FailPhase] = {}
+        for decision in self.decisions:
+            if isinstance(decision, DrainPhase | FailPhase):
+                ends.setdefault(decision.phase_id, decision)
+        object.__setattr__(self, "_ends", ends)
 
     def end_of(self, phase_id: UUID) -> DrainPhase | FailPhase | None:
-        """Return the decision that ends a phase, if one does."""
-        ends = (d for d in self.decisions if isinstance(d, DrainPhase | FailPhase))
-        return next((d for d in ends if d.phase_id == phase_id), None)
+        """Return the first decision that ends a phase, if one does."""
+        return self._ends.get(phase_id)
 
 
 def dry_run(snapshot: Snapshot) -> DryRun:

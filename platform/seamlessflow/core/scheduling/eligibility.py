@@ -66,16 +66,20 @@ def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return a reason if the machine is cordoned. A cordon keeps out new phases; a phase of the same job and role
     stays.
     """
+    if not machine.is_cordoned:
+        return None
     phase = machine.phase_of(job.id, role)
     stays = phase is not None and not phase.is_leaving
-    return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
+    return None if stays else f"{machine.name} is cordoned"
 
 
 def is_quarantined(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return a reason if the machine fails phases and gets no work for now. A phase that runs there stays."""
-    phase, quarantine = machine.phase_of(job.id, role), machine.quarantine
-    stays = phase is not None and not phase.is_leaving
-    if quarantine is None or may_be_tried(machine, role) or stays:
+    quarantine = machine.quarantine
+    if quarantine is None or may_be_tried(machine, role):
+        return None
+    phase = machine.phase_of(job.id, role)
+    if phase is not None and not phase.is_leaving:
         return None
     until = f" until {quarantine.until_at:%H:%M:%S} UTC" if quarantine.until_at is not None else ""
     if quarantine.is_over:
@@ -155,4 +159,7 @@ def may_keep_warm(machine: MachineView, job: JobView, role: Role) -> bool:
 
 
 def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobView, role: Role) -> str | None:
-    return next((reason for check in filters if (reason := check(machine, job, role)) is not None), None)
+    for check in filters:
+        if (reason := check(machine, job, role)) is not None:
+            return reason
+    return None

@@ -88,10 +88,13 @@ class Fleet:
 
     def classes_for(self, job: JobView, role: Role) -> Classes:
         """Return the classes whose machines may fill the role, those that can do least else first."""
-        _, by_role = self._by_job.setdefault(id(job), (job, {}))
-        if role not in by_role:
-            by_role[role] = self._classes_for(job, role)
-        return by_role[role]
+        known = self._by_job.get(id(job))
+        if known is None:
+            known = self._by_job[id(job)] = (job, {})
+        classes = known[1].get(role)
+        if classes is None:
+            classes = known[1][role] = self._classes_for(job, role)
+        return classes
 
     def tagged(self, tags: frozenset[str]) -> tuple[MachineView, ...]:
         """Return the machines of the snapshot that have all of the tags, usable or not."""
@@ -156,11 +159,11 @@ class Fleet:
 
 def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided) -> list[MachineClass]:
     wanted = ROLE_TAGS.union(
-        *(job.tags_of(role) for job in snapshot.jobs for role in Role),
+        *(tags for job in snapshot.jobs for tags in (job.rollout_tags, job.train_tags, job.agent_tags)),
     )
     engines = frozenset(job.engine for job in snapshot.jobs)
     alike: dict[object, list[MachineView]] = defaultdict(list)
-    keys: dict[object, object] = {}
+    groups: dict[object, list[MachineView]] = {}  # by what machines say of themselves
     kept: list[MachineClass] = []
     for machine in snapshot.machines:
         phase = machine.phase
@@ -172,7 +175,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
             if (staying := _staying(machine)) is not None:
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue
-        judged = (machine.quarantine is not None, avoided.get(machine.id))
+        judged = (machine.quarantine is not None, avoided.get(machine.id) if avoided else None)
         said = (
             machine.tags,
             machine.pool,
@@ -181,9 +184,10 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
             machine.has_rendezvous,
             judged,
         )
-        if said not in keys:
-            keys[said] = (_key(machine, wanted, engines), judged)
-        alike[keys[said]].append(machine)
+        group = groups.get(said)
+        if group is None:
+            group = groups[said] = alike[_key(machine, wanted, engines), judged]
+        group.append(machine)
     classes = [_open_class(tuple(machines), avoided) for machines in alike.values()]
     return [*classes, *kept]
 

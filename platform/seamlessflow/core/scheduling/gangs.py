@@ -23,7 +23,7 @@ TOLD_AFTER_S = 5.0  # a longer wait is reported to people
 def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase]) -> Iterator[FailPhase]:
     """Yield the remaining members of each gang that lost one, and all members of a gang that does not come together."""
     reasons = {decision.phase_id: decision.reason for decision in failing}
-    live = [(machine, machine.phase) for machine in machines if machine.phase is not None]
+    live = [(machine, phase) for machine in machines if (phase := machine.phase) and phase.gang is not None]
     for members in _gangs(live).values():
         reason, late = _break_up(members, reasons)
         for machine, phase in members:

@@ -46,7 +46,7 @@ def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Itera
                 yield _fail(machine, phase, f"{machine.name} sends no heartbeats", FailureCause.SILENCE)
     for machine in heard:
         for phase in machine.phases:
-            if (reason := _stuck(phase)) is not None:
+            if phase.state is not PhaseState.ACTIVE and (reason := _stuck(phase)) is not None:
                 yield _fail(machine, phase, f"on {machine.name}: {reason}", FailureCause.WORK)
 
 

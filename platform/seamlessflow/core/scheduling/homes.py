@@ -18,8 +18,11 @@ class Homes:
         self._classes: dict[Owner, list[int]] = defaultdict(list)
         self._training: set[UUID] = set()
         for machine in snapshot.machines:
-            phase, number = machine.phase, fleet.class_of.get(machine.id)
-            if phase is None or number is None or phase.is_leaving:
+            phase = machine.phase
+            if phase is None or phase.is_leaving:
+                continue
+            number = fleet.class_of.get(machine.id)
+            if number is None:
                 continue
             self._classes[phase.job_id, phase.role].append(number)
             if phase.role is Role.TRAIN and not _lets_others_in(phase, snapshot.job(phase.job_id)):

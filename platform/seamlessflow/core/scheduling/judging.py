@@ -134,7 +134,9 @@ def job_paused(job: JobView, decision: PauseJob) -> JobView:
 
 def _machines_judge(snapshot: Snapshot, evidence: Evidence) -> Iterator[QuarantineMachine | AdmitMachine]:
     for machine in snapshot.machines:
-        failures = evidence.of_machine.get(machine.id, ())
+        failures = evidence.of_machine.get(machine.id, ()) if evidence.of_machine else ()
+        if not failures and machine.quarantine is None:
+            continue
         counted = [failure for failure in failures if not evidence.is_suspect(failure.owner)]
         if counted and (reason := _why_to_quarantine(machine, counted, evidence, snapshot)):
             num = 1 if machine.quarantine is None else machine.quarantine.num + 1

@@ -39,8 +39,9 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
         yield Lease(
             machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.AGENT, reason=_AGENTS
         )
-    for machine in plan.targets.machines_of.get((job.id, Role.ROLLOUT), ()):
-        if working_for(machine) != (job.id, Role.ROLLOUT) and not plan.rests(job, Role.ROLLOUT):
+    owner = (job.id, Role.ROLLOUT)
+    for machine in plan.targets.machines_of.get(owner, ()):
+        if working_for(machine) != owner and not plan.rests(job, Role.ROLLOUT):
             yield from _move_in(job, machine)
 
 

@@ -96,6 +96,8 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
 def _demand(job: JobView, held: Sequence[Held], is_gathering: bool, resting: Collection[Owner]) -> Demand:
     """Return what a job could use. In a role that waits before it is tried again, that is what it has."""
     demand = demand_of(job, held, is_gathering=is_gathering)
+    if not resting:
+        return demand
     num = Counter(phase.role for _, phase in held)
     if (job.id, Role.ROLLOUT) in resting:
         demand = replace(demand, rollout=min(demand.rollout, num[Role.ROLLOUT]), rollout_after=0)

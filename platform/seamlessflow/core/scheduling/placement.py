@@ -38,7 +38,8 @@ class Targets:
     machines_of: dict[Owner, list[MachineView]] = field(default_factory=lambda: defaultdict(list))
 
     def set_all(self, machines: list[MachineView], owner: Owner) -> None:
-        self.owner_of.update((machine.id, owner) for machine in machines)
+        for machine in machines:
+            self.owner_of[machine.id] = owner
         self.machines_of[owner] += machines
 
 
@@ -142,9 +143,10 @@ class _Class:
                 if self._is_any_taken:
                     machines = [one for one in machines if one.id not in owner_of]
                 at_home = self._jobs[owner[0]].trainer_state
-                staying = sorted(
-                    machines, key=lambda one: (one.id in at_home, num_in_flight(one)), reverse=True
-                )[:num]
+                staying = sorted(machines, key=num_in_flight, reverse=True)
+                if at_home:
+                    staying.sort(key=lambda one: one.id in at_home, reverse=True)
+                staying = staying[:num]
                 self._left[owner] -= len(staying)
                 self._targets.set_all(staying, owner)
 

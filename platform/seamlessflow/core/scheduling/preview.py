@@ -104,9 +104,9 @@ class _Outcome:
         return cls(quiet, dry_run(_with_demand(quiet.final, is_due=True)))
 
     def places(self, job: JobView) -> Places:
-        states = {other.id: other.state for other in self.quiet.final.jobs}
+        present = self.quiet.final.job(job.id)
         return Places(
-            state=states.get(job.id),
+            state=present.state if present is not None else None,
             rollout=_holders(self.quiet, job, Role.ROLLOUT),
             train=_holders(self.due, job, Role.TRAIN),
             agent=_holders(self.quiet, job, Role.AGENT),

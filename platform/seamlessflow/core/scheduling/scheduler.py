@@ -75,7 +75,7 @@ def decide(snapshot: Snapshot) -> Plan:
 
 def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
     known = {job.id for job in snapshot.jobs}
-    for machine in snapshot.machines:
+    for machine in snapshot.machines if snapshot.holders() - known else ():
         for phase in machine.phases:
             if phase.job_id not in known and not phase.is_leaving:
                 yield _drain(machine, phase, "its job is over", grace_s=0.0)

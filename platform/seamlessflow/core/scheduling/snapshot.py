@@ -5,7 +5,7 @@ in their ages only are equal, because time passes in every snapshot: `quiet` say
 order of its rows has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
@@ -21,6 +21,7 @@ from seamlessflow.core.types.tags import Role
 
 NO_PROJECT = UUID(int=0)
 Owner = tuple[UUID, Role]  # a job, and the role in which it uses a machine
+_OWN_TAG = {role: frozenset({role.value}) for role in Role}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +217,9 @@ class JobView:
 
     def tags_of(self, role: Role) -> frozenset[str]:
         """Return every tag that a machine needs to fill `role` for this job."""
-        placement = {
-            Role.ROLLOUT: self.rollout_tags,
-            Role.TRAIN: self.train_tags,
-            Role.AGENT: self.agent_tags,
-        }
-        return placement[role] | {role.value}
+        if role is Role.ROLLOUT:
+            return self.rollout_tags | _OWN_TAG[role]
+        return (self.train_tags if role is Role.TRAIN else self.agent_tags) | _OWN_TAG[role]
 
     @property
     def has_agents(self) -> bool:
@@ -271,6 +269,10 @@ class Snapshot:
     def held_by(self, job_id: UUID) -> tuple[Held, ...]:
         """Return the live phases of the job, each with its machine."""
         return self._by_job.get(job_id, ())
+
+    def holders(self) -> Set[UUID]:
+        """Return the jobs that have live phases."""
+        return self._by_job.keys()
 
     def job(self, job_id: UUID) -> JobView | None:
         """Return an unfinished job of the snapshot."""
