@@ -30,7 +30,7 @@ Sampled = tuple[float, float]  # tokens, and the seconds in which the engine was
 
 
 def with_paces(machines: Sequence[MachineView], sampled: Mapping[UUID, Sampled]) -> tuple[MachineView, ...]:
-    """Return the machines with the paces of their engines. `sampled`: by phase, of all gateways together."""
+    """Return the machines with the paces that a rule looks at. `sampled`: by phase, of all gateways together."""
     alike: dict[object, list[tuple[float, UUID]]] = defaultdict(list)
     for machine in machines if sampled else ():
         phase = machine.phase
@@ -39,7 +39,12 @@ def with_paces(machines: Sequence[MachineView], sampled: Mapping[UUID, Sampled])
             if full_s >= FULL_S:
                 alike[phase.job_id, machine.tags, machine.pool].append((num_tokens / full_s, machine.id))
     paces = {machine_id: pace for rates in alike.values() for machine_id, pace in _paces(rates)}
-    return tuple(_with_pace(machine, paces.get(machine.id)) for machine in machines)
+    return tuple(
+        _with_pace(machine, pace)
+        if (pace := paces.get(machine.id)) is not None and _matters(machine, pace)
+        else machine
+        for machine in machines
+    )
 
 
 def stragglers(snapshot: Snapshot) -> list[Held]:
@@ -76,9 +81,13 @@ def _is_measurable(phase: PhaseView) -> bool:
     return phase.role is Role.ROLLOUT and phase.state is PhaseState.ACTIVE and phase.age_s > WARM_UP_S
 
 
-def _with_pace(machine: MachineView, pace: PaceView | None) -> MachineView:
-    if machine.phase is None or machine.phase.pace is pace:
-        return machine
+def _matters(machine: MachineView, pace: PaceView) -> bool:
+    """Whether a rule looks at the pace: it condemns the machine, or ends its quarantine."""
+    return pace.is_slow or machine.quarantine is not None
+
+
+def _with_pace(machine: MachineView, pace: PaceView) -> MachineView:
+    assert machine.phase is not None
     return machine.with_phase(replace(machine.phase, pace=pace))
 
 

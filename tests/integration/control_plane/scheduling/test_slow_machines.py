@@ -70,11 +70,10 @@ def test_a_snapshot_has_the_sums_of_all_gateways(
     assert sampled[phases["slow"].id] == (2170.0, 70.0)
     assert sampled[phases["b"].id] == (7000.0, 70.0)
     paces = {one.name: one.phase.pace for one in snapshot_load().machines if one.phase is not None}
-    assert {name: pace and pace.is_slow for name, pace in paces.items()} == dict.fromkeys(NAMES, False) | {
-        "slow": True
-    }
+    assert [name for name, pace in paces.items() if pace is not None] == ["slow"]
     pace = paces["slow"]
     assert isinstance(pace, PaceView)
+    assert pace.is_slow
     assert pace.share == pytest.approx(0.31)
     assert pace.num_others == 4
     Gateway.objects.filter(name="http://g1").delete()

@@ -170,9 +170,9 @@ def test_a_job_that_stops_judges_nobody(changes: dict[str, object]) -> None:
 def on_trial(rate: float | None, *, age_s: float = 100.0, fence: int = 200) -> Snapshot:
     """Return a fleet where one machine is tried out after two quarantines for being slow."""
     rates = {name: value for name, value in (RATES | {"a": rate}).items() if value is not None}
-    first, *others = measured([machine("a", fence=fence), *(machine(name) for name in "bcde")], rates)
     judged = QuarantineView(reason="slow", num=2, backoff_s=60.0, age_s=age_s, is_slow=True)
-    return Snapshot((replace(first, quarantine=judged, judged_fence=150), *others), (JOB,))
+    first = replace(machine("a", fence=fence), quarantine=judged, judged_fence=150)
+    return Snapshot(measured([first, *(machine(name) for name in "bcde")], rates), (JOB,))
 
 
 def admitted(snapshot: Snapshot) -> list[str]:
