@@ -13,7 +13,7 @@ it lends, it lends to batches that end before its own, and it keeps half.
 """
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -21,6 +21,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.demand import Demand
+from seamlessflow.core.scheduling.exchanges import Stay, places_exchange
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.floors import Floors
 from seamlessflow.core.scheduling.homes import Homes
@@ -142,6 +143,11 @@ class Shares:
         for priority in sorted(by_priority, reverse=True):
             self._fill(by_priority[priority])
             self._finish_batches(by_priority[priority])
+        places_exchange(self.allocation, [self._stay(one) for one in accounts], self._costs)
+
+    def _stay(self, account: _Account) -> Stay[Owner]:
+        homes = (one for one in self.homes.of(account.engines) if one in account.engine_classes)
+        return Stay(account.engines, account.engine_classes, Counter(homes))
 
     def _num_missing(self, account: _Account, number: int) -> int:
         """Return how many engines the job has in a class now beyond what it was given there so far."""

@@ -49,7 +49,8 @@ def test_at_rest_no_job_holds_machines_while_it_lacks_a_floor_that_the_fleet_has
         has_work = bool(roles & {Role.ROLLOUT, Role.TRAIN})
         is_waiting_for_a_step = any(
             one.phase is not None and one.phase.role is Role.TRAIN
-            for one in plan.fleet.able(job, Role.ROLLOUT)
+            for role in (Role.ROLLOUT, Role.TRAIN)
+            for one in plan.fleet.able(job, role)
         )
         is_right = has_work or wants_none or is_waiting_for_a_step
         assert is_right, f"{job.name} has slots only: {seen(final)}"
@@ -60,15 +61,16 @@ def test_at_rest_no_job_holds_machines_while_it_lacks_a_floor_that_the_fleet_has
 @given(wide_fleets())
 def test_whoever_a_machine_is_taken_for_has_more_at_rest(snapshot: Snapshot) -> None:
     """Jobs that give machines in the same cycle are left out: what they get may only replace that. So are jobs whose
-    floor the fleet has lost."""
+    floor the fleet has lost, and jobs that want an engine only to begin."""
     run = dry_run(snapshot)
     admitted = {job.id for job in fleet_plan(snapshot, snapshot.jobs).floors.admitted}
     drains = [one for one in run.first.decisions if isinstance(one, DrainPhase)]
     given_up = {one.phase_id for one in drains}
+    idle = {job.id for job in snapshot.jobs if job.engines_wanted == 0}
     givers = {phase.job_id for each in snapshot.machines for phase in each.phases if phase.id in given_up}
     for drain in drains:
         taker = drain.then.job_id if drain.then is not None else None
-        if taker not in admitted - givers:
+        if taker not in admitted - givers - idle:
             continue
         before, after = held(snapshot, taker), held(run.final, taker)
         assert after > before, f"{drain} left {before} {after}: {seen(snapshot)} {seen(run.final)}"
