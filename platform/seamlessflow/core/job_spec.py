@@ -20,14 +20,14 @@ from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
+from seamlessflow.core.training.section import LoraSection as LoraSection
+from seamlessflow.core.training.section import TrainObjective as TrainObjective
+from seamlessflow.core.training.section import TrainSection as TrainSection
+from seamlessflow.core.types.dtypes import Dtype as Dtype
 from seamlessflow.core.types.tags import Role
-from seamlessflow.core.types.transports import WeightTransport
 
 SPEC_VERSION = 1
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
-LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
-LORA_LEARNING_RATE = 1e-5  # the default for an adapter
-Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _more_than_one(group_size: int) -> int:
@@ -41,19 +41,6 @@ def _more_than_one(group_size: int) -> int:
 class EngineKind(StrEnum):
     EMBEDDED = "embedded"
     VLLM = "vllm"
-
-
-class Dtype(StrEnum):
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-
-
-class TrainObjective(StrEnum):
-    """once: each sampled token counts once. by_leaves: it counts once for each branch that contains it, as if the
-    branches were trained separately."""
-
-    ONCE = "once"
-    BY_LEAVES = "by_leaves"
 
 
 class ThinkingRetention(StrEnum):
@@ -101,86 +88,6 @@ class RolloutSection(SpecSection):
     """How far generation runs ahead of training: `as_needed`, so far that the trainer does not wait, which keeps
     samples fresh; `to_bound`, as far as `max_staleness` allows. If generation is slower than training, both are the
     same. Agents from outside are limited by the bound only."""
-
-
-class LoraSection(SpecSection):
-    """LoRA (arXiv 2106.09685): the model is frozen, and low-rank updates of its linear layers are
-    trained."""
-
-    rank: Annotated[int, Field(ge=1, le=4096)] = 16
-    """The rank r: A has r rows and B has r columns. A job without a `lora` section trains every weight."""
-    alpha: Annotated[float, Field(gt=0, le=65_536)] = 32.0
-    """Scale of the adapter: each layer's weight changes by (alpha / rank)·B·A."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout on the inputs of A while a step computes gradients. Above 0, the trained logprobs
-    differ from the sampled ones."""
-    target_modules: Annotated[list[LayerName], Field(max_length=64)] = []
-    """Linear layers to adapt, each named by the end of its name, such as `q_proj`; empty: all except the output head.
-    """
-
-
-class TrainSection(SpecSection):
-    num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
-    """The job completes when it has published this many updates."""
-    learning_rate: Annotated[
-        float, Field(ge=0, le=10, json_schema_extra={"x-default-with": {"lora": LORA_LEARNING_RATE}})
-    ] = 1e-6
-    """Learning rate of AdamW. The default for an adapter (lora) is ten times higher, because the best rate for an
-    adapter is about ten times the best rate for all weights, in supervised and reinforcement learning alike (LoRA
-    Without Regret, Thinking Machines Lab, 2025)."""
-    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight decay of AdamW, applied to every trained weight."""
-    adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
-    """Decay rates of AdamW's first and second moments."""
-    max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    """Maximum gradient norm over all weights; a larger gradient is scaled down to it."""
-    warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Number of updates over which the learning rate rises linearly to its value; it then stays
-    constant."""
-    continue_from: Annotated[str, Field(max_length=64)] | None = None
-    """A job of the same project, which has ended or is paused, to continue from its newest checkpoint (`job_01h…`),
-    with the state of its optimizer. The model, its number format, the adapter and the number of training processes
-    must be the same. Updates are counted anew. If left out, training begins with the initial model."""
-    lora: LoraSection | None = None
-    """Train an adapter and publish only the adapter. If left out, every weight is trained."""
-    zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
-    """ZeRO stage: what the training processes shard (1: optimizer states; 2: also gradients; 3: also
-    weights)."""
-    num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of training processes per machine, one for each GPU. They share each batch, and ZeRO shards its states
-    across them."""
-    num_machines: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of machines that train together, with `num_ranks` processes each. Training waits until all of them are
-    available. They must see the artifacts and the model under the same paths."""
-    objective: TrainObjective = TrainObjective.ONCE
-    """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
-    (`by_leaves`)."""
-    tree: bool = True
-    """Train the branches of a group as trees, so that shared parts are computed once; false: train
-    each branch separately. The gradients are the same. Models with state-space layers cannot be
-    trained on trees."""
-    micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
-    """Token budget of one forward and backward pass."""
-    gradient_checkpointing: bool = False
-    """Keep only the inputs of each layer and recompute the layer in the backward pass. This takes less memory but about
-    a third more time."""
-    weight_transport: WeightTransport = WeightTransport.FILE
-    """How engines get new weights. The weights are always written to files as well, and an engine reads the files if
-    its transport fails. `file`: only from the files; `ipc`: from the trainer's memory, on the same host; `cuda_ipc`:
-    from the GPU that trainer and engine share; `nccl`: by a broadcast between GPUs; `gloo`: by a broadcast between
-    CPUs; `auto`: by the first of `ipc` and `nccl` that the engine supports."""
-    checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
-    """Number of updates between checkpoints. A restarted trainer resumes from the newest checkpoint, so this limits how
-    much training a crash can lose."""
-    keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
-    """Number of published versions to keep, in addition to pinned ones."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _adapters_learn_faster(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or given.get("lora") is None:
-            return given
-        return {"learning_rate": LORA_LEARNING_RATE, **given}
 
 
 # Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no

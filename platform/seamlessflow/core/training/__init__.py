@@ -1,0 +1,1 @@
+"""What a job's training options mean beyond their types."""
