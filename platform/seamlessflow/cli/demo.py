@@ -37,7 +37,8 @@ from seamlessflow.cli.platform import welcome
 from seamlessflow.client import Client
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
+from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
+from seamlessflow_workers.supervisor.inventory import default_device
 
 # Small, so that one machine alone decodes more slowly than the other trains and both are needed.
 MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}

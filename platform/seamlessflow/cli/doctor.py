@@ -13,7 +13,8 @@ import click
 from seamlessflow.cli.local.state import find_home
 from seamlessflow.core.extensions.built_in import BUILT_IN
 from seamlessflow.runtime.extensions import extensions_discover
-from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
+from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
+from seamlessflow_workers.supervisor.inventory import default_device
 
 MIN_FREE_BYTES = 2 * 1024**3
 _PACKAGES = ("django", "celery", "channels", "psycopg", "torch", "transformers", "deepspeed")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.types.devices import Device
 
 LOOPBACK = "127.0.0.1"
 
@@ -25,6 +26,8 @@ class ChildSettings:
     control_plane_url: str
     cores: frozenset[int]
     device: str
+    # What children compute on: all of one kind, which is `device`. A phase has all of them.
+    devices: tuple[Device, ...]
     # The command of each kind of child, without its flags.
     engine_commands: Mapping[EngineKind, tuple[str, ...]]
     # Which kinds of engine can be started here, and why others cannot.

@@ -1,24 +1,20 @@
-"""Finds what this machine has, without heavy imports: cores, memory, accelerators, engines, software."""
+"""Says what this machine has, without heavy imports: its devices, cores, memory, engines, software."""
 
 import importlib.metadata
 import json
-import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.protocol.worker import Capabilities
+from seamlessflow.core.types.devices import Device
 from seamlessflow_workers.process.settings import EngineFinding
+from seamlessflow_workers.supervisor.inventory import memory_bytes
 
 REPORTED_PACKAGES = ("seamlessflow", "torch", "transformers", "deepspeed", "vllm")
-NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
-DEVICE_NODES = Path(
-    "/dev"
-)  # some sandboxes and containers expose devices without the driver's files in /proc
-UNNAMED_DEVICE = "NVIDIA device"
 PROBE_TIMEOUT_S = 60.0
 # Finds which distribution of vLLM is installed, and which of the engine's other imports are missing; imports neither.
 _VLLM_PROBE = """
@@ -72,35 +68,25 @@ def _judge_vllm(
     return EngineFinding(f"{wanted} {versions[wanted]}")
 
 
-def machine_capabilities(cores: frozenset[int], engines: Mapping[EngineKind, EngineFinding]) -> Capabilities:
+def machine_capabilities(
+    cores: frozenset[int],
+    engines: Mapping[EngineKind, EngineFinding],
+    *,
+    host: str,
+    devices: Sequence[Device],
+) -> Capabilities:
     return Capabilities(
+        host=host,
+        devices=list(devices),
         num_cores=len(cores),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        accelerators=_accelerators(),
+        memory_bytes=memory_bytes(),
+        accelerators=[device.name for device in devices if device.kind == "cuda"],
         engine_kinds=[kind.value for kind, finding in engines.items() if finding.version is not None],
         engine_problems={
             kind.value: finding.problem for kind, finding in engines.items() if finding.version is None
         },
         software={"python": platform.python_version(), **_package_versions()},
     )
-
-
-def default_device() -> str:
-    return "cuda" if _accelerators() else "cpu"
-
-
-def _accelerators() -> list[str]:
-    if not NVIDIA_DEVICES.is_dir():
-        return [UNNAMED_DEVICE for _ in DEVICE_NODES.glob("nvidia[0-9]*")]
-    return [_model_name(folder / "information") for folder in sorted(NVIDIA_DEVICES.iterdir())]
-
-
-def _model_name(information: Path) -> str:
-    for line in information.read_text(errors="replace").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "Model":
-            return value.strip()
-    return UNNAMED_DEVICE
 
 
 def _package_versions() -> dict[str, str]:

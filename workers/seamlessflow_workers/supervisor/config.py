@@ -1,5 +1,5 @@
-"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,LISTEN_HOST,
-ADVERTISED_HOST,FORK_SERVER} from the environment.
+"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,DEVICES,HOST_NAME,
+LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced with a warning.
 """
@@ -15,11 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.types.devices import (
+    Device,
+    DeviceKind,
+    InvalidDevices,
+    is_core_sets,
+    select_core_sets,
+    select_gpus,
+)
+from seamlessflow_workers.process.device_environment import devices_cores
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 from seamlessflow_workers.process.settings import LOOPBACK, ChildSettings, EngineFinding
-from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
+from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
+from seamlessflow_workers.supervisor.inventory import memory_bytes, processor_name, visible_gpus
 
-DEVICES = tuple(DEVICE_ENVIRONMENT)
+KINDS = tuple(DEVICE_ENVIRONMENT)
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -38,6 +48,8 @@ class SupervisorConfig(ChildSettings):
     """What children are started with, and what only the supervisor itself needs."""
 
     name: str
+    # The host's name; the machines that are slices of one host have the same.
+    host: str
     token: str
     home: Path
     broker_url: str | None
@@ -56,20 +68,27 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         raise InvalidSetting(
             f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
         )
-    if options.device not in (None, *DEVICES):  # argparse checks only flags
-        raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(DEVICES)}")
+    if options.device not in (None, *KINDS):  # argparse checks only flags
+        raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(KINDS)}")
     if not 1 <= options.agent_slots <= MAX_AGENT_SLOTS:
         raise InvalidSetting(f"--agent-slots {options.agent_slots} must be from 1 to {MAX_AGENT_SLOTS}")
-    device = options.device or default_device()
+    available = _usable_cores(options.cores)
+    try:
+        devices = _choose_devices(options.device, options.devices, available, environment)
+    except InvalidDevices as error:
+        raise InvalidSetting(str(error)) from error
+    device = devices[0].kind
     embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
     vllm = options.engine_python or vllm_python(environment)
     return SupervisorConfig(
         name=options.name,
+        host=options.host_name,
         control_plane_url=options.control_plane_url.rstrip("/"),
         token=_read_token(options.token_file),
-        cores=_usable_cores(options.cores),
+        cores=devices_cores(devices, otherwise=available) if options.devices else available,
         home=options.home,
         device=device,
+        devices=devices,
         broker_url=environment.get("BROKER_URL") or None,
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
@@ -129,11 +148,39 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--device",
-        choices=DEVICES,
+        choices=KINDS,
         default=environment.get("SEAMLESSFLOW_DEVICE") or None,
-        help="device of engines and trainers; default: cuda if there is one",
+        help="kind of device of engines and trainers; default: that of --devices, else cuda if there is a GPU",
+    )
+    parser.add_argument(
+        "--devices",
+        default=environment.get("SEAMLESSFLOW_DEVICES") or None,
+        help="what engines and trainers compute on: GPUs by number or UUID, such as 0-5 or 0,1, or sets of cores, such "
+        "as cpu:0,cpu:1 (two devices) or cpu:0-3 (one of four cores); default: all GPUs that are visible, on a CPU one "
+        "device of all cores",
+    )
+    parser.add_argument(
+        "--host-name",
+        default=environment.get("SEAMLESSFLOW_HOST_NAME") or socket.gethostname(),
+        help="name of the host that this machine is on or a part of; default: %(default)s",
     )
     return parser
+
+
+def _choose_devices(
+    kind: DeviceKind | None, text: str | None, cores: frozenset[int], environment: Mapping[str, str]
+) -> tuple[Device, ...]:
+    """Return the machine's devices, at least one. Raises InvalidDevices."""
+    named: DeviceKind | None = None if text is None else "cpu" if is_core_sets(text) else "cuda"
+    if kind and named and kind != named:
+        raise InvalidDevices(f"devices {text!r} are of the kind {named}, but --device says {kind}")
+    gpus = () if (kind or named) == "cpu" else visible_gpus(environment)
+    wanted = kind or named or ("cuda" if gpus else "cpu")
+    if wanted == "cuda" and not gpus:
+        raise InvalidDevices(f"{f'devices {text!r}' if text else '--device cuda'}: this host shows no GPU")
+    if wanted == "cuda":
+        return select_gpus(text, found=gpus)
+    return select_core_sets(text, available=cores, name=processor_name(), memory_bytes=memory_bytes())
 
 
 def _advertised_host(listen_host: str, given: str | None) -> str:

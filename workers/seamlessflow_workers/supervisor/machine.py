@@ -66,7 +66,7 @@ class Machine:
             listen_host=config.listen_host, advertised_host=config.advertised_host
         )
         self._capabilities = msgspec.structs.replace(
-            machine_capabilities(config.cores, config.engines),
+            machine_capabilities(config.cores, config.engines, host=config.host, devices=config.devices),
             rendezvous=self._rendezvous.address,
             agent_slots=config.agent_slots,
         )

@@ -62,9 +62,22 @@ class PhaseRow(TypedDict):
     ended_at: int | None
 
 
+class DeviceRow(TypedDict):
+    """A GPU, or a set of cores that is used like one."""
+
+    id: str
+    kind: str
+    name: str
+    memory_bytes: int
+    numa: int | None
+    cores: list[int]
+
+
 class MachineCapabilities(TypedDict, total=False):
     """What the machine reported about itself when its supervisor started; empty before that."""
 
+    host: str
+    devices: list[DeviceRow]
     num_cores: int
     memory_bytes: int
     accelerators: list[str]

@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
@@ -81,6 +82,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    host: str = ""  # the host's name; machines that are slices of one host have the same; "" if not told
+    devices: list[Device] = []  # what this machine computes on, in order; empty if not told
     num_cores: int
     memory_bytes: int
     accelerators: list[str] = []

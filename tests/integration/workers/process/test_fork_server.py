@@ -81,11 +81,13 @@ class Stage:
 async def staged(folder: Path, *programs: str) -> AsyncIterator[Stage]:
     config = SupervisorConfig(
         name="alpha",
+        host="here",
         control_plane_url="http://127.0.0.1:1",
         token="none",
         cores=frozenset({max(os.sched_getaffinity(0))}),
         home=folder,
         device="cpu",
+        devices=(),
         broker_url=None,
         engine_commands={},
         engines={EngineKind.EMBEDDED: EngineFinding("fake"), EngineKind.VLLM: EngineFinding(None)},

@@ -34,6 +34,7 @@ from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until, weights_in
 from tests.fakes.fake_engine import next_token
+from tests.fixtures.machine_devices import core_device
 from tests.fixtures.processes import processes_of
 from tests.fixtures.repository import ROOT
 
@@ -80,11 +81,13 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     plane = await FakeControlPlane.start()
     config = SupervisorConfig(
         name="alpha",
+        host="here",
         control_plane_url=plane.url,
         token=TOKEN,
         cores=frozenset(os.sched_getaffinity(0)),
         home=folder / "home",
         device="cpu",
+        devices=(core_device(min(os.sched_getaffinity(0))),),
         broker_url=None,
         engine_commands={EngineKind.EMBEDDED: ENGINE},
         engines={

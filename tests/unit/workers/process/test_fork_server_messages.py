@@ -27,11 +27,13 @@ TRAIN, ENGINE, AGENTS = (f"seamlessflow_workers.{name}" for name in ("train", "r
 def config(*, python: str = sys.executable, device: str = "cpu", vllm: str | None = None) -> SupervisorConfig:
     return SupervisorConfig(
         name="alpha",
+        host="here",
         control_plane_url="http://127.0.0.1:1",
         token="none",
         cores=frozenset({0}),
         home=Path("/nowhere"),
         device=device,
+        devices=(),
         broker_url=None,
         engine_commands={EngineKind.EMBEDDED: (python, "-m", ENGINE)},
         engines={EngineKind.EMBEDDED: EngineFinding("ours"), EngineKind.VLLM: EngineFinding(vllm)},

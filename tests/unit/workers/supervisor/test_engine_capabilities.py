@@ -8,12 +8,12 @@ import pytest
 
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow_workers.process.settings import EngineFinding
-from seamlessflow_workers.supervisor import capabilities
 from seamlessflow_workers.supervisor.capabilities import (
     find_vllm,
     machine_capabilities,
     vllm_python,
 )
+from tests.fixtures.machine_devices import gpu
 
 
 def interpreter(folder: Path, **answer: object) -> str:
@@ -55,20 +55,6 @@ def test_the_probe_runs_in_a_real_interpreter() -> None:
     assert finding.version is not None or "vLLM" in finding.problem
 
 
-def test_devices_without_the_drivers_pages_are_found_by_their_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capabilities, "NVIDIA_DEVICES", tmp_path / "gpus")
-    monkeypatch.setattr(capabilities, "DEVICE_NODES", tmp_path)
-    assert capabilities.default_device() == "cpu"
-
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-
-    assert capabilities.default_device() == "cuda"
-    assert machine_capabilities(frozenset({0}), {}).accelerators == ["NVIDIA device"] * 2
-
-
 def test_engines_start_by_the_named_interpreter_then_by_the_environment_beside_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,5 +69,6 @@ def test_engines_start_by_the_named_interpreter_then_by_the_environment_beside_o
 
 def test_a_machine_reports_what_it_can_run_and_why_not_the_rest() -> None:
     engines = {EngineKind.EMBEDDED: EngineFinding("1"), EngineKind.VLLM: EngineFinding(None, "no vLLM")}
-    told = machine_capabilities(frozenset({0}), engines)
+    told = machine_capabilities(frozenset({0}), engines, host="here", devices=[gpu(0), gpu(1)])
     assert (told.engine_kinds, told.engine_problems) == (["embedded"], {"vllm": "no vLLM"})
+    assert (told.host, told.devices, told.accelerators) == ("here", [gpu(0), gpu(1)], [gpu(0).name] * 2)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow_workers.supervisor import inventory
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+from tests.fixtures.machine_devices import gpu
 
 
 def config(folder: Path, *flags: str, **environment: str) -> SupervisorConfig:
@@ -38,7 +40,10 @@ def test_address_of_every_interface_is_nobodys_address(tmp_path: Path, nobody: s
         config(tmp_path, "--advertised-host", nobody)
 
 
-def test_device_may_come_from_the_environment_and_a_flag_wins(tmp_path: Path) -> None:
+def test_device_may_come_from_the_environment_and_a_flag_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "find_gpus", lambda: (gpu(0),))
     assert config(tmp_path, SEAMLESSFLOW_DEVICE="cuda").device == "cuda"
     assert config(tmp_path, "--device", "cpu", SEAMLESSFLOW_DEVICE="cuda").device == "cpu"
     with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_DEVICE 'tpu' must be cpu or cuda"):

@@ -1,0 +1,29 @@
+"""Which devices a child sees, which cores it runs on, and how many threads it computes with.
+
+It takes devices of the machine and returns variables and cores; it starts nothing. Invariant: a child for which a set
+of devices is meant sees no GPU besides them, and starts no more threads than they have cores.
+"""
+
+from collections.abc import Collection, Sequence
+
+from seamlessflow.core.types.devices import Device
+from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
+
+
+def devices_environment(devices: Sequence[Device]) -> dict[str, str]:
+    """Return the variables of a child that computes on exactly these devices (at least one), all of one kind."""
+    kind = devices[0].kind
+    environment = dict(DEVICE_ENVIRONMENT[kind])
+    if kind == "cuda":
+        # By UUID, so that neither an order of devices nor a variable of ours changes which ones they are. The order is
+        # only needed where the driver tells no UUIDs.
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(device.id for device in devices)
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if num_cores := sum(len(device.cores) for device in devices):
+        environment["OMP_NUM_THREADS"] = str(num_cores)
+    return environment
+
+
+def devices_cores(devices: Sequence[Device], *, otherwise: Collection[int]) -> frozenset[int]:
+    """Return the cores of these devices, or `otherwise` if they are not known."""
+    return frozenset(core for device in devices for core in device.cores) or frozenset(otherwise)
