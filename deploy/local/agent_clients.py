@@ -23,6 +23,8 @@ from deploy.local.frontend import BuildFailed, node_folder
 CLIENTS = HOME / "clients"
 # Where no registry answers, npm would try for more than a minute.
 NPM_RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=4000")
+# It waits for ever for some connections, such as one whose certificate it cannot check.
+NPM_TIMEOUT_S = 300
 NPM_FLAGS = ("--no-audit", "--no-fund", "--ignore-scripts", *NPM_RETRIES)
 PINS = ROOT / "deploy" / "constraints" / "agent-clients.toml"
 
@@ -114,15 +116,19 @@ def set_up_node(name: str, packages: list[str]) -> None:
     command = ["node", str(npm), "install", *NPM_FLAGS]
     (CLIENTS / name).mkdir()
     (CLIENTS / name / "package.json").write_text("{}")
-    done = subprocess.run(
-        [*command, *packages],
-        cwd=CLIENTS / name,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    try:
+        done = subprocess.run(
+            [*command, *packages],
+            cwd=CLIENTS / name,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=NPM_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise SetupFailed(f"npm did not install {name} within {NPM_TIMEOUT_S} s") from None
     if done.returncode != 0:
         blamed = [line for line in done.stderr.splitlines() if line.startswith("npm error")]
         raise SetupFailed(f"npm could not install {name}: {' '.join(blamed[:3])}")

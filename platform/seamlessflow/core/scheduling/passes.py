@@ -5,8 +5,8 @@ it into decisions. Machines of jobs that end are left out until they are leaving
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
@@ -26,7 +26,8 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
     """`displaced`: the jobs whose floor others need, so that they stop; each with the reason. `resting`: the jobs and
-    roles that failed and wait before they are tried again."""
+    roles that failed and wait before they are tried again. `shortages`: what was said of jobs that lack a role, for
+    others of which the same is true."""
 
     snapshot: Snapshot
     fleet: Fleet
@@ -37,6 +38,7 @@ class FleetPlan:
     agents: AgentTargets
     displaced: Mapping[UUID, str]
     resting: Collection[Owner] = ()
+    shortages: dict[Hashable, str] = field(default_factory=dict)
 
     def rests(self, job: JobView, role: Role) -> bool:
         """Whether the job failed in the role and waits before it is tried again."""

@@ -60,6 +60,16 @@ def _why_not_admitted(job: JobView, plan: FleetPlan) -> str:
 
 
 def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
+    """Say what the job lacks. That is the same for all jobs of its kind which hold nothing and avoid no machine."""
+    if plan.fleet.is_choosy(job) or plan.snapshot.held_by(job.id):
+        return _shortage_of(job, lacking, plan)
+    kind = (lacking, job.tags_of(lacking), job.pools, job.engine, job.num_train_machines, job.project_id)
+    if kind not in plan.shortages:
+        plan.shortages[kind] = _shortage_of(job, lacking, plan)
+    return plan.shortages[kind]
+
+
+def _shortage_of(job: JobView, lacking: Role, plan: FleetPlan) -> str:
     tagged = plan.fleet.tagged(job.tags_of(lacking))
     wanted = ", ".join(sorted(job.tags_of(lacking)))
     if lacking is Role.TRAIN and job.trains_in_gangs:

@@ -297,3 +297,24 @@ def test_no_lease_exceeds_a_quota(snapshot: Snapshot) -> None:
         )
         before = sum(len(snapshot.held_by(one)) for one in of_project)
         assert job.project_quota is None or now <= max(job.project_quota, before)
+
+
+def test_what_jobs_of_a_kind_lack_is_said_in_the_words_of_each_project() -> None:
+    holder = replace(RUNNING, name="holder", project_id=C)
+    ours, theirs = (
+        replace(
+            RUNNING,
+            id=UUID(int=number),
+            name=str(number),
+            order=number,
+            state=JobState.QUEUED,
+            project_id=owner,
+        )
+        for number, owner in ((5, C), (6, D))
+    )
+    also_ours = replace(ours, id=UUID(int=7), order=7, name="7")
+    machines = (working("alpha", A, Role.ROLLOUT, *BOTH), machine("gamma", "agent"))
+    waiting = decide(Snapshot(machines=machines, jobs=(holder, ours, theirs, also_ours))).waiting_reasons
+    assert 'held by the job "holder"' in waiting[ours.id]
+    assert "held by another job" in waiting[theirs.id]
+    assert waiting[also_ours.id] == waiting[ours.id]
