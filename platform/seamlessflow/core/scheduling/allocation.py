@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 Owner = TypeVar("Owner", bound=Hashable)
-Key = TypeVar("Key", bound=Hashable)
 Kind = tuple[int, ...]  # the classes that may take a unit
 
 
@@ -32,8 +31,8 @@ class Allocation(Generic[Owner]):
         # Units that moved to make room, as owner, class before and class after, until somebody empties the list.
         self.moved: list[tuple[Owner, int, int]] = []
         self._accounts: dict[Owner, _Account] = {}
-        # By the classes that owners named: who has units in which class. Owners of a kind are interchangeable.
-        self._holders: dict[Kind, dict[int, dict[_Account, int]]] = defaultdict(dict)
+        # By the classes that owners named: who has units in which class, as keys. Owners of a kind are interchangeable.
+        self._holders: dict[Kind, dict[int, dict[_Account, None]]] = defaultdict(dict)
 
     def placed(self, owner: Owner) -> Mapping[int, int]:
         """Return how many units the owner has in each class."""
@@ -121,17 +120,15 @@ class Allocation(Generic[Owner]):
     def _change(self, account: _Account, kind: Kind, number: int, by: int) -> None:
         self.free[number] -= by
         account.kinds[number] = kind
-        _count(account.units, number, by)
-        holders = self._holders[kind]
-        by_account = holders.setdefault(number, {})
-        _count(by_account, account, by)
-        if not by_account:
-            del holders[number]
-
-
-def _count(counts: dict[Key, int], key: Key, by: int) -> None:
-    value = counts.get(key, 0) + by
-    if value:
-        counts[key] = value
-    else:
-        del counts[key]
+        before = account.units.get(number, 0)
+        if before + by:
+            account.units[number] = before + by
+        else:
+            del account.units[number]
+        if not before:
+            self._holders[kind].setdefault(number, {})[account] = None
+        elif not before + by:
+            by_account = self._holders[kind][number]
+            del by_account[account]
+            if not by_account:
+                del self._holders[kind][number]
