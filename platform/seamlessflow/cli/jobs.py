@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from seamlessflow.client import Client, JobFailed
 from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
+from seamlessflow.core.sizing.memory_needs import size_text
 from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.core.types.ids import IdKind, parse_id
 
@@ -68,10 +69,22 @@ def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json:
         job = client.job_submit(spec)
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
         click.echo(f"the model's answers are read as {_family_title(job['spec']['model'])}", err=as_json)
+        for line in _memory_lines(job["memory"]):
+            click.echo(line, err=as_json)
         if as_json and not wait:
             _print_json(job)
         if wait:
             _follow(client, job["id"], timeout_s=timeout, as_json=as_json)
+
+
+def _memory_lines(memory: Mapping[str, Any] | None) -> Iterator[str]:
+    """Say how much memory the model needs, for each role."""
+    for role, who in (("rollout", "an engine"), ("train", "a trainer")):
+        need = memory and memory[role]
+        if need:
+            on_each = f" on each of {need['num_devices']} devices" if need["num_devices"] > 1 else ""
+            least, usual = size_text(need["least_bytes"]), size_text(need["usual_bytes"])
+            yield f"{who} needs at least {least} of a device's memory{on_each}, and usually {usual}"
 
 
 @click.group()

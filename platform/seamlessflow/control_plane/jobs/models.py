@@ -7,7 +7,7 @@ from django.db import models
 
 from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
-from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS
+from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 
@@ -51,6 +51,9 @@ class Job(models.Model):
     spec_submitted = models.JSONField(help_text="The spec as it was submitted.")
     spec = models.JSONField(help_text="The spec with all defaults filled in. Read it as `resolved_spec`.")
     model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model.")
+    model_shape = models.JSONField(
+        null=True, help_text="What the model's need of memory follows from; null if that is not known."
+    )
     tasks_path = models.CharField(
         max_length=1024, blank=True, default="", help_text="Local path of the tasks file."
     )
@@ -134,8 +137,12 @@ class Job(models.Model):
         return self.resolved_spec.priority if self.priority is None else self.priority
 
     @property
+    def resolved(self) -> ResolvedSpec:
+        return RESOLVED_SPECS.of([self.id], lambda _: [(self.id, self.spec, self.model_shape)])[self.id]
+
+    @property
     def resolved_spec(self) -> JobSpec:
-        return RESOLVED_SPECS.of([self.id], lambda _: [(self.id, self.spec)])[self.id].spec
+        return self.resolved.spec
 
 
 class RewardCurve(models.Model):

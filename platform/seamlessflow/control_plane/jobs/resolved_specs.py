@@ -11,21 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
+from seamlessflow.core.sizing.job_needs import JobNeeds, job_needs
+from seamlessflow.core.sizing.model_shape import ModelShape
 
 # The least recently used are forgotten. More than run at once, or each scheduling cycle would read them anew; a spec
 # takes a few tens of KiB.
 MAX_JOBS = 2048
-# Takes ids of jobs; returns those that exist, with their stored JSON.
-ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any]]]]
+# Takes ids of jobs; returns those that exist, with the stored JSON of their spec and of their model's shape.
+ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any], Mapping[str, Any] | None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSpec:
-    """A parsed spec. `document` is the stored JSON that workers receive; do not change it."""
+    """A parsed spec. `document` is the stored JSON that workers receive; do not change it. `needs`: the memory that its
+    model needs, if that is known."""
 
     spec: JobSpec
     document: Mapping[str, Any]
+    needs: JobNeeds | None = None
 
 
 class ResolvedSpecs:
@@ -46,9 +52,7 @@ class ResolvedSpecs:
         found = (
             {}
             if not missing
-            else {
-                job_id: ResolvedSpec(job_spec_parse(document), document) for job_id, document in read(missing)
-            }
+            else {job_id: _resolved(document, shape) for job_id, document, shape in read(missing)}
         )
         with self._lock:
             self._kept.update(found)
@@ -61,6 +65,12 @@ class ResolvedSpecs:
         if resolved is not None:
             self._kept.move_to_end(job_id)
         return resolved
+
+
+def _resolved(document: Mapping[str, Any], shape: Mapping[str, Any] | None) -> ResolvedSpec:
+    spec = job_spec_parse(document)
+    needs = None if shape is None else job_needs(spec, msgspec.convert(shape, ModelShape))
+    return ResolvedSpec(spec, document, needs)
 
 
 RESOLVED_SPECS = ResolvedSpecs()

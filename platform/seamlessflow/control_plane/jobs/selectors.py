@@ -96,5 +96,5 @@ def job_phase_list(*, job: Job) -> QuerySet[Phase]:
 def specs_load(job_ids: Iterable[UUID]) -> dict[UUID, ResolvedSpec]:
     """Return the jobs' resolved specs. One query reads those that this process does not keep yet."""
     return RESOLVED_SPECS.of(
-        job_ids, lambda missing: Job.objects.filter(id__in=missing).values_list("id", "spec")
+        job_ids, lambda missing: Job.objects.filter(id__in=missing).values_list("id", "spec", "model_shape")
     )

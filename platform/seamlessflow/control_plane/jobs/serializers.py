@@ -80,7 +80,35 @@ class DatasetOutput(serializers.Serializer):
     left_out = DatasetLeftOutOutput(many=True)
 
 
+class MemoryPartOutput(serializers.Serializer):
+    name = serializers.CharField()
+    num_bytes = serializers.IntegerField(help_text="On each device.")
+    is_certain = serializers.BooleanField(
+        help_text="Whether it certainly lies on a GPU; otherwise it is what such work usually takes."
+    )
+
+
+class MemoryNeedOutput(serializers.Serializer):
+    """What one device needs of those that share the model."""
+
+    num_devices = serializers.IntegerField(help_text="Number of devices that share the model.")
+    least_bytes = serializers.IntegerField(help_text="A GPU with less is not used.")
+    usual_bytes = serializers.IntegerField(help_text="An estimate of what the work takes.")
+    parts = MemoryPartOutput(many=True)
+
+
+class MemoryOutput(serializers.Serializer):
+    rollout = MemoryNeedOutput(allow_null=True, help_text="null if the job has no engines.")
+    train = MemoryNeedOutput()
+
+
 class JobDetailOutput(JobOutput):
+    memory = MemoryOutput(
+        allow_null=True,
+        source="resolved.needs.shown",
+        default=None,
+        help_text="How much memory of a device the model needs; null if its shape is not known.",
+    )
     dataset = DatasetOutput(
         allow_null=True,
         help_text=(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
@@ -27,6 +28,7 @@ from seamlessflow.control_plane.jobs.continuing import files_unless_refused, ori
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
+from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import (
     model_context_check,
@@ -101,6 +103,7 @@ def job_submit(
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
+    shape = model_shape_read(model_path)
     tasks_path, num_tasks = None, None
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
@@ -118,6 +121,7 @@ def job_submit(
         spec_submitted=submitted,
         spec=spec.model_dump(mode="json"),
         model_path=str(model_path),
+        model_shape=None if shape is None else msgspec.to_builtins(shape),
         tasks_path=str(tasks_path or ""),
         num_tasks=num_tasks,
         evaluation_tasks_path=str(held_out_path or ""),

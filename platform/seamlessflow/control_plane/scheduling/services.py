@@ -308,7 +308,7 @@ def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
     view = machine_view(machine, live, now, MachineJudgement.objects.filter(machine=machine).first())
     pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
     wanted = job_view(
-        job.id, job.resolved_spec, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
+        job.id, job.resolved, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
     )
     if (rejection := lease_rejection(view, wanted, role)) is not None:
         return rejection

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
+from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpec
 from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.scheduling.judgement_rows import judgements_load
 from seamlessflow.control_plane.scheduling.snapshot_views import (
@@ -135,9 +136,7 @@ def job_views() -> tuple[JobView, ...]:
     rows = prepared_rows(_JOBS)
     specs = specs_load([row[0] for row in rows])
     # A job without a spec was deleted since.
-    return tuple(
-        _job_view(row, order, specs[row[0]].spec) for order, row in enumerate(rows) if row[0] in specs
-    )
+    return tuple(_job_view(row, order, specs[row[0]]) for order, row in enumerate(rows) if row[0] in specs)
 
 
 def _machine_view(rows: list[tuple[Any, ...]]) -> MachineView:
@@ -213,7 +212,8 @@ def _agents(num_sessions: int, spec: Any) -> dict[str, int]:
     }
 
 
-def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
+def _job_view(row: tuple[Any, ...], order: int, resolved: ResolvedSpec) -> JobView:
+    spec = resolved.spec
     job_id, state, desired, latest_version, published_batch, num_failures, pause_reason, waiting_reason = row[
         :8
     ]
@@ -224,7 +224,7 @@ def _job_view(row: tuple[Any, ...], order: int, spec: Any) -> JobView:
     given_priority, resumed_s, num_sessions, owed = row[27:]
     return job_view(
         job_id,
-        spec,
+        resolved,
         frozenset([OPEN_POOL, *granted] if is_open else granted),
         state=JobState(state),
         order=order,

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpec
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
@@ -21,6 +23,8 @@ from seamlessflow.core.scheduling.snapshot import (
     PhaseView,
     QuarantineView,
 )
+from seamlessflow.core.sizing.job_needs import device_memory
+from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
@@ -111,6 +115,7 @@ def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
         "engine_kinds": frozenset(capabilities["engine_kinds"]) if "engine_kinds" in capabilities else None,
         "engine_problems": capabilities.get("engine_problems", {}),
         "agent_slots": capabilities.get("agent_slots"),
+        "memory": device_memory(msgspec.convert(capabilities.get("devices", []), list[Device])),
         "has_rendezvous": bool(capabilities.get("rendezvous")) if capabilities else None,
     }
 
@@ -131,9 +136,15 @@ def pools_of(project_id: UUID, pools: Collection[str], grants: Grants) -> frozen
 
 
 def job_view(
-    job_id: UUID, spec: JobSpec, pools: frozenset[str], *, state: JobState = JobState.RUNNING, **demand: Any
+    job_id: UUID,
+    resolved: ResolvedSpec,
+    pools: frozenset[str],
+    *,
+    state: JobState = JobState.RUNNING,
+    **demand: Any,
 ) -> JobView:
     """Return a job as the rules read it. `demand`: facts besides the spec, none of which eligibility needs."""
+    spec = resolved.spec
     return JobView(
         id=job_id,
         state=state,
@@ -144,6 +155,7 @@ def job_view(
         has_external_agents=spec.environment.name == "external",
         has_rollout=Role.ROLLOUT in spec.roles,
         engine=spec.rollout.engine,
+        needs=resolved.needs,
         slots_per_engine=spec.rollout.max_num_seqs,
         pools=pools,
         rollout_tags=frozenset(spec.placement.rollout),

@@ -23,7 +23,6 @@ from seamlessflow.control_plane.worker_protocol.beats import (
     jobs_see,
 )
 from seamlessflow.control_plane.worker_protocol.gangs import awaited_gang, gang_orders
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
 from seamlessflow.core.protocol.worker import (
@@ -96,7 +95,7 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
         for job in page:
             if job.id not in specs or job.uri is None:  # it was deleted meanwhile, or has no version
                 continue
-            roles = _roles_here(machine, view, job, specs[job.id].spec)
+            roles = _roles_here(machine, view, job, specs[job.id])
             here += [_AbleJob(job, specs[job.id], roles)] if roles else []
             if len(here) == num_needed:
                 return here
@@ -147,10 +146,10 @@ def _view(machine: SeenMachine, now: datetime) -> MachineView:
     return machine_view(row, (), now)
 
 
-def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, spec: JobSpec) -> list[Role]:
+def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, resolved: ResolvedSpec) -> list[Role]:
     grants = {machine.pool: machine.granted} if machine.granted else {}
-    wanted = job_view(job.id, spec, pools_of(job.project_id, [machine.pool], grants))
-    return [role for role in spec.roles if may_keep_warm(view, wanted, role)]
+    wanted = job_view(job.id, resolved, pools_of(job.project_id, [machine.pool], grants))
+    return [role for role in resolved.spec.roles if may_keep_warm(view, wanted, role)]
 
 
 def _order(

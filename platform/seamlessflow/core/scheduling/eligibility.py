@@ -54,6 +54,14 @@ def may_share(machine: MachineView) -> bool:
     return machine.agent_slots is not None or machine.tags.isdisjoint(EXCLUSIVE_ROLES)
 
 
+def lacks_memory(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Return a reason if what the role certainly needs is more than the machine's devices have."""
+    if job.needs is None or machine.memory is None:
+        return None
+    problem = job.needs.problem(role, machine.memory)
+    return f"{machine.name} {problem}" if problem else None
+
+
 def is_draining(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is being drained" if machine.is_draining else None
 
@@ -110,6 +118,7 @@ LEASE_FILTERS: tuple[Filter, ...] = (
     lacks_engine,
     lacks_rendezvous,
     lacks_slots,
+    lacks_memory,
     is_unheard,
     is_cordoned,
     is_quarantined,
@@ -118,7 +127,14 @@ LEASE_FILTERS: tuple[Filter, ...] = (
 
 
 # These rule a machine out until somebody edits it or the job.
-FIT_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, lacks_engine, lacks_rendezvous, lacks_slots)
+FIT_FILTERS: tuple[Filter, ...] = (
+    lacks_tags,
+    is_outside_pools,
+    lacks_engine,
+    lacks_rendezvous,
+    lacks_slots,
+    lacks_memory,
+)
 
 
 def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:

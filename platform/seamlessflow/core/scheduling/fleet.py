@@ -110,7 +110,14 @@ class Fleet:
         return self._able[key]
 
     def _classes_for(self, job: JobView, role: Role) -> Classes:
-        kind = (role, job.tags_of(role), job.pools, job.engine, job.trains_in_gangs)
+        kind = (
+            role,
+            job.tags_of(role),
+            job.pools,
+            job.engine,
+            job.trains_in_gangs,
+            job.needs and job.needs.key,
+        )
         classes = self._by_kind.get(kind)
         if classes is None:
             classes = self._by_kind[kind] = self._fitting(job, role)
@@ -182,6 +189,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
             machine.cost,
             machine.engine_kinds,
             machine.has_rendezvous,
+            machine.memory,
             judged,
         )
         group = groups.get(said)
@@ -204,4 +212,11 @@ def _staying(machine: MachineView) -> PhaseView | None:
 
 def _key(machine: MachineView, wanted: frozenset[str], engines: frozenset[str]) -> object:
     kinds = None if machine.engine_kinds is None else machine.engine_kinds & engines
-    return (machine.tags & wanted, machine.pool, machine.cost, kinds, machine.has_rendezvous is False)
+    return (
+        machine.tags & wanted,
+        machine.pool,
+        machine.cost,
+        kinds,
+        machine.has_rendezvous is False,
+        machine.memory,
+    )

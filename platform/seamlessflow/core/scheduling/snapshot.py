@@ -16,6 +16,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
+from seamlessflow.core.sizing.job_needs import DeviceMemory, JobNeeds
 from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.tags import Role
 
@@ -136,6 +137,7 @@ class MachineView:
     )
     # Agent phases that it runs at once, beside others; None: its supervisor runs one phase at a time.
     agent_slots: int | None = None
+    memory: DeviceMemory | None = None  # of its devices; None: unknown
     phase: PhaseView | None = None
     agents: tuple[PhaseView, ...] = ()
     quarantine: QuarantineView | None = None
@@ -206,6 +208,7 @@ class JobView:
     has_external_agents: bool = False
     has_rollout: bool = True  # false: it trains on an offline dataset, without engines or agents
     engine: str = "embedded"
+    needs: JobNeeds | None = None  # of memory; None: unknown
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()

@@ -63,7 +63,16 @@ def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
     """Say what the job lacks. That is the same for all jobs of its kind which hold nothing and avoid no machine."""
     if plan.fleet.is_choosy(job) or plan.snapshot.held_by(job.id):
         return _shortage_of(job, lacking, plan)
-    kind = (lacking, job.tags_of(lacking), job.pools, job.engine, job.num_train_machines, job.project_id)
+    needs = job.needs and job.needs.key
+    kind = (
+        lacking,
+        job.tags_of(lacking),
+        job.pools,
+        job.engine,
+        needs,
+        job.num_train_machines,
+        job.project_id,
+    )
     if kind not in plan.shortages:
         plan.shortages[kind] = _shortage_of(job, lacking, plan)
     return plan.shortages[kind]

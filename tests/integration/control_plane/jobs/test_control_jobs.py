@@ -18,7 +18,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast
+from tests.fixtures.control_plane import Cast, weights_file
 
 
 def test_a_submitted_job_is_queued_with_version_zero_and_an_event(cast: Cast) -> None:
@@ -129,6 +129,28 @@ def test_a_path_that_leaves_the_model_roots_through_a_link_is_refused(cast: Cast
 
     assert response.status_code == 400
     assert b"not under MODEL_ROOTS" in response.content
+
+
+def test_a_job_tells_how_much_memory_its_model_needs(cast: Cast) -> None:
+    assert json.loads(cast.owner.call("POST", "jobs", cast.spec()).content)["memory"] is None
+    config = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 100}
+    (cast.model / "config.json").write_text(json.dumps(config))
+    weights_file(cast.model / "model.safetensors", {"model.embed_tokens.weight": (100, 8)})
+
+    body = json.loads(cast.owner.call("POST", "jobs", cast.spec(train={"zero_stage": 0})).content)
+
+    assert body["memory"]["train"]["least_bytes"] == 16 * 800
+    parts = {part["name"]: part["num_bytes"] for part in body["memory"]["rollout"]["parts"]}
+    assert (parts["weights"], parts["cache for one sequence"]) == (4 * 800, 4 * 4096 * 2 * 2 * 8)
+
+
+def test_weights_that_cannot_be_read_are_refused_by_name(cast: Cast) -> None:
+    (cast.model / "model.safetensors").write_bytes(b"no header")
+
+    response = cast.owner.call("POST", "jobs", cast.spec())
+
+    assert response.status_code == 400
+    assert b"model.safetensors cannot be read" in response.content
 
 
 def test_a_model_folder_without_a_tokenizer_is_named(cast: Cast) -> None:

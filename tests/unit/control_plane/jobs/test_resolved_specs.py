@@ -21,9 +21,9 @@ class Rows:
         self.documents = dict.fromkeys(job_ids, document)
         self.asked: list[Sequence[UUID]] = []
 
-    def read(self, job_ids: Sequence[UUID]) -> list[tuple[UUID, Mapping[str, Any]]]:
+    def read(self, job_ids: Sequence[UUID]) -> list[tuple[UUID, Mapping[str, Any], None]]:
         self.asked.append(job_ids)
-        return [(job_id, self.documents[job_id]) for job_id in job_ids if job_id in self.documents]
+        return [(job_id, self.documents[job_id], None) for job_id in job_ids if job_id in self.documents]
 
 
 def test_specs_are_read_once_and_together() -> None:

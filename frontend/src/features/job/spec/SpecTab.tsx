@@ -5,6 +5,7 @@ import { useJob } from "../../../api/queries";
 import { CopyButton } from "../../../ui/CopyButton";
 import { Segments } from "../../../ui/fields/Segments";
 import type { TabProps } from "../tab";
+import { MemoryNeeds } from "./MemoryNeeds";
 
 const FORMS = ["with all defaults", "as submitted"] as const;
 
@@ -19,22 +20,25 @@ export function SpecTab({ jobId }: TabProps) {
     staleTime: Number.POSITIVE_INFINITY,
   }).data;
   return (
-    <section className="card">
-      <div className="card-head">
-        <Segments
-          legend="Spec form"
-          values={FORMS}
-          value={isResolved ? FORMS[0] : FORMS[1]}
-          onChange={(form) => setResolved(form === FORMS[0])}
-          isSmall
-        />
-        <span className="end">
-          <CopyButton text={text ?? ""} label="Copy the YAML" />
-        </span>
-      </div>
-      <pre className="spec" data-testid="spec">
-        {text}
-      </pre>
-    </section>
+    <>
+      {job?.memory ? <MemoryNeeds memory={job.memory} /> : null}
+      <section className="card">
+        <div className="card-head">
+          <Segments
+            legend="Spec form"
+            values={FORMS}
+            value={isResolved ? FORMS[0] : FORMS[1]}
+            onChange={(form) => setResolved(form === FORMS[0])}
+            isSmall
+          />
+          <span className="end">
+            <CopyButton text={text ?? ""} label="Copy the YAML" />
+          </span>
+        </div>
+        <pre className="spec" data-testid="spec">
+          {text}
+        </pre>
+      </section>
+    </>
   );
 }
