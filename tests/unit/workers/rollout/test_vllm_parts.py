@@ -66,7 +66,7 @@ def test_cache_of_a_cpu_holds_what_may_run_twice_over(tmp_path: Path) -> None:
 
 
 def weights_of(model: Path, *, is_tied: bool) -> WorkerWeights:
-    text = SimpleNamespace(tie_word_embeddings=is_tied)
+    text = SimpleNamespace(tie_word_embeddings=is_tied, num_hidden_layers=1)
     config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
     return WorkerWeights(config, torch.device("cpu"))
 
@@ -102,6 +102,18 @@ def test_weights_that_do_not_fit_are_told_and_never_applied(tmp_path: Path) -> N
     assert LAYER in worker.stage(new)
     with pytest.raises(WeightsError, match="no weights are staged"):
         worker.staged()
+
+
+def test_layers_that_predict_further_tokens_are_not_missed(tmp_path: Path) -> None:
+    """A trainer publishes none, and vLLM loads none unless it decodes ahead."""
+    predictor = "model.layers.1.eh_proj.weight"
+    save_file(tensors(0.0, EMBEDDING, HEAD, LAYER, predictor), tmp_path / "model.safetensors")
+    new = tmp_path / "new.safetensors"
+    save_file(tensors(1.0, EMBEDDING, HEAD, LAYER), new)
+    worker = weights_of(tmp_path, is_tied=False)
+
+    assert worker.stage(new) == ""
+    assert set(worker.staged()) == {EMBEDDING, HEAD, LAYER}
 
 
 def test_metrics_are_vllms_but_for_what_the_server_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, WeightUpdates
+from seamlessflow_workers.weights.model_folder import folder_shapes
+from seamlessflow_workers.weights.naming import is_beside_model
 from seamlessflow_workers.weights.offers import Arrival, WeightsError
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
@@ -76,7 +77,12 @@ class WorkerWeights:
     def _weight_updates(self) -> WeightUpdates:
         if self._updates is None:
             folder = Path(self._model_config.model)
-            shapes = checkpoint_shapes(folder)
+            num_layers = self._model_config.hf_text_config.num_hidden_layers
+            shapes = {
+                name: shape
+                for name, shape in folder_shapes(folder).items()
+                if not is_beside_model(name, num_layers=num_layers)
+            }
             if self._is_tied:
                 shapes.pop(HEAD, None)
             self._updates = WeightUpdates(
@@ -92,13 +98,3 @@ class WorkerWeights:
 def _receive(path: Path, device: torch.device) -> tuple[Arrival, dict[str, Tensor]]:
     arrival, shards = buckets_receive(path, memory_of(device))
     return arrival, shards_tensors(shards)
-
-
-def checkpoint_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return names and shapes of a model folder's tensors, from the headers of its safetensors files."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as shard:
-            for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
-                shapes[name] = tuple(shard.get_slice(name).get_shape())
-    return shapes

@@ -25,6 +25,7 @@ from seamlessflow_workers.weights.manifest import (
     manifest_digest,
     manifest_encode,
 )
+from seamlessflow_workers.weights.naming import publication_order
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import TensorLayout, WeightsSource
 
@@ -122,7 +123,8 @@ def _plan_shards(
     layouts: Mapping[str, TensorLayout], max_shard_bytes: int
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield (file, names) in a fixed order, so that the same weights give the same files."""
-    for number, names in enumerate(_cut(sorted(layouts), layouts, max_shard_bytes), start=1):
+    ordered = sorted(layouts, key=publication_order)
+    for number, names in enumerate(_cut(ordered, layouts, max_shard_bytes), start=1):
         yield f"model-{number:05d}.safetensors", names
 
 

@@ -1,0 +1,78 @@
+"""Tensors of a model folder and the parameters that they are parts of."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from seamlessflow_workers.weights.naming import is_beside_model, pieces_of, publication_order, router_names
+
+NUM_EXPERTS, INNER, HIDDEN = 3, 2, 5
+BLOCK = "model.layers.1.mlp"
+SHAPES = {
+    "model.embed_tokens.weight": (7, HIDDEN),
+    f"{BLOCK}.gate.weight": (NUM_EXPERTS, HIDDEN),
+    f"{BLOCK}.gate.e_score_correction_bias": (NUM_EXPERTS,),
+    f"{BLOCK}.experts.gate_up_proj": (NUM_EXPERTS, 2 * INNER, HIDDEN),
+    f"{BLOCK}.experts.down_proj": (NUM_EXPERTS, HIDDEN, INNER),
+    f"{BLOCK}.shared_experts.down_proj.weight": (HIDDEN, INNER),
+    "model.layers.0.mlp.gate_proj.weight": (4, HIDDEN),
+}
+
+
+def test_experts_of_a_folder_are_exactly_the_stacked_parameter() -> None:
+    values = {name: np.arange(np.prod(shape)).reshape(shape) for name, shape in SHAPES.items()}
+    pieces = pieces_of(SHAPES, ())
+    tensors = {name: piece.of(values[piece.parameter]) for name, piece in pieces.items()}
+    for name, piece in pieces.items():
+        assert tensors[name].shape == piece.shape
+    for expert in range(NUM_EXPERTS):
+        gate, up, down = (
+            tensors[f"{BLOCK}.experts.{expert}.{part}_proj.weight"] for part in ("gate", "up", "down")
+        )
+        assert (np.concatenate([gate, up]) == values[f"{BLOCK}.experts.gate_up_proj"][expert]).all()
+        assert (down == values[f"{BLOCK}.experts.down_proj"][expert]).all()
+    assert len(pieces) == len(SHAPES) - 2 + 3 * NUM_EXPERTS
+    assert sum(tensor.size for tensor in tensors.values()) == sum(array.size for array in values.values())
+
+
+def test_piece_is_a_view_through_which_a_parameter_is_written() -> None:
+    stacked = np.zeros(SHAPES[f"{BLOCK}.experts.gate_up_proj"])
+    pieces = pieces_of(SHAPES, ())
+    pieces[f"{BLOCK}.experts.1.up_proj.weight"].of(stacked)[:] = 1
+    assert stacked[1, INNER:].all()
+    assert stacked.sum() == INNER * HIDDEN
+
+
+def test_parameter_that_the_folder_itself_has_keeps_its_name() -> None:
+    pieces = pieces_of(SHAPES, SHAPES)
+    assert pieces.keys() == SHAPES.keys()
+    assert all(piece.expert is None for piece in pieces.values())
+
+
+def test_pieces_of_a_parameter_lie_side_by_side_when_published() -> None:
+    pieces = pieces_of(SHAPES, ())
+    parameters = [pieces[name].parameter for name in sorted(pieces, key=publication_order)]
+    assert sum(before != after for before, after in pairwise(parameters)) == len(SHAPES) - 1
+
+
+@pytest.mark.parametrize(
+    "name,is_beside",
+    [
+        ("model.layers.61.mlp.experts.3.gate_proj.weight", True),
+        ("model.layers.61.eh_proj.weight", True),
+        ("model.language_model.layers.61.enorm.weight", True),
+        ("mtp.layers.0.input_layernorm.weight", True),
+        ("model.mtp_layers.0.norm.weight", True),
+        ("model.layers.60.mlp.experts.61.gate_proj.weight", False),
+        ("model.visual.layers.70.norm.weight", False),
+        ("lm_head.weight", False),
+    ],
+)
+def test_only_layers_that_predict_further_tokens_are_beside_the_model(name: str, is_beside: bool) -> None:
+    assert is_beside_model(name, num_layers=61) == is_beside
+
+
+def test_router_is_the_gate_of_a_block_with_experts() -> None:
+    names = [*SHAPES, "model.layers.2.mlp.gate.weight"]  # of a block without experts
+    assert router_names(names) == [f"{BLOCK}.gate.weight"]
