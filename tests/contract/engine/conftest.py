@@ -24,6 +24,8 @@ from aiohttp import web
 from aiohttp.web_app import _cached_build_middleware
 from safetensors.torch import save_file
 from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -31,6 +33,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
@@ -38,6 +42,8 @@ from seamlessflow_workers.rollout.engine.model.loading import Backend, LoadOptio
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import build_app
+from seamlessflow_workers.weights.model_folder import folder_shapes
+from seamlessflow_workers.weights.naming import pieces_of
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner
@@ -60,12 +66,14 @@ class Kind(StrEnum):
     QWEN2_UNTIED = "embedded-qwen2-untied"
     LLAMA_UNTIED = "embedded-llama-untied"
     GENERIC_TIED = "embedded-generic-qwen3-tied"
+    LATENT_MIXTURE = "embedded-generic-deepseek-v3-untied"
     VLLM_TIED = "vllm-qwen3-tied"
-    VLLM_UNTIED = "vllm-llama-untied"
+    VLLM_MIXTURE = "vllm-qwen3-moe-untied"
 
 
 WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
-VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_UNTIED)
+MIXTURES = (Kind.LATENT_MIXTURE, Kind.VLLM_MIXTURE)  # of experts
+VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_MIXTURE)
 
 
 def engine_params(*kinds: Kind) -> list[Any]:
@@ -254,9 +262,28 @@ def _build_model(kind: Kind, *, seed: int) -> PreTrainedModel:
     if kind in VLLM_KINDS:
         # vLLM's attention wants heads of 32 at least; narrower numbers keep the logits as wide as the others'.
         common |= {"hidden_size": 128, "head_dim": 32, "initializer_range": 0.1}
+    experts: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
     torch.manual_seed(seed)
-    if kind in (Kind.LLAMA_UNTIED, Kind.VLLM_UNTIED):
+    if kind is Kind.LLAMA_UNTIED:
         model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**common))
+    elif kind is Kind.VLLM_MIXTURE:
+        model = Qwen3MoeForCausalLM(Qwen3MoeConfig(num_experts=8, **common, **experts))
+    elif kind is Kind.LATENT_MIXTURE:
+        latent: dict[str, Any] = {
+            "q_lora_rank": 24,
+            "kv_lora_rank": 32,
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+        }
+        groups: dict[str, Any] = {
+            "n_routed_experts": 8,
+            "n_group": 4,
+            "topk_group": 2,
+            "first_k_dense_replace": 1,
+        }
+        common["num_key_value_heads"] = 4
+        model = DeepseekV3ForCausalLM(DeepseekV3Config(**common, **experts, **latent, **groups))
     elif kind is Kind.QWEN2_UNTIED:
         model = Qwen2ForCausalLM(Qwen2Config(**common))
     else:
@@ -265,6 +292,9 @@ def _build_model(kind: Kind, *, seed: int) -> PreTrainedModel:
         for name, parameter in model.named_parameters():
             if name.endswith(("norm.weight", ".bias")):
                 parameter.add_(torch.randn_like(parameter) * 0.1)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.normal_(0, 0.1)
     model.eval()
     return model
 
@@ -293,7 +323,10 @@ class _Models:
         path = self._root / f"{kind}-{seed}.safetensors"
         if not path.exists():
             state = _build_model(kind, seed=seed).state_dict()
-            save_file({name: tensor.clone().contiguous() for name, tensor in state.items()}, path)
+            shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+            pieces = pieces_of(shapes, folder_shapes(self.folder(kind)))
+            tensors = {name: piece.of(state[piece.parameter]) for name, piece in pieces.items()}
+            save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path)
         return path
 
     def reference(self, kind: Kind, path: Path | None) -> PreTrainedModel:
@@ -379,7 +412,7 @@ async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, device: torch.
             device=device,
             max_model_len=MAX_MODEL_LEN,
             num_slots=bounds["num_slots"],
-            backend=Backend.GENERIC if kind is Kind.GENERIC_TIED else Backend.DENSE,
+            backend=Backend.GENERIC if kind in (Kind.GENERIC_TIED, Kind.LATENT_MIXTURE) else Backend.DENSE,
         )
     )
     return await _serve(stack, runner, bounds, folder)
@@ -406,7 +439,7 @@ async def _serve(
     return f"http://127.0.0.1:{app.addresses[0][1]}"
 
 
-@pytest.fixture(params=engine_params(*(kind for kind in Kind if kind is not Kind.VLLM_UNTIED)))
+@pytest.fixture(params=engine_params(*(kind for kind in Kind if kind not in MIXTURES)))
 async def engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import pad
 from transformers import AttentionInterface
 
 from seamlessflow_workers.train.trees.blocks import TILE, TreeBlocks
@@ -46,9 +47,9 @@ def tree_attention_forward(
     tree: TreeBlocks | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return [1, T, H, D] for query [1, H, T, D] and key, value [1, G, T, D], H a multiple of G.
+    """Return [1, T, H, V] for query [1, H, T, D], key [1, G, T, D] and value [1, G, T, V], H a multiple of G.
 
-    Raises TreeAttentionError.
+    Values are narrower than keys in latent attention (DeepSeek). Raises TreeAttentionError.
     """
     if tree is None:
         raise TreeAttentionError(f"{type(module).__name__} did not get the tree: its model drops arguments")
@@ -67,7 +68,12 @@ def tree_attention_forward(
     scale = scaling if scaling is not None else float(query.shape[-1]) ** -0.5
     if query.device.type == "cuda":
         return _flex(query, key, value, tree, scale).transpose(1, 2).contiguous(), None
-    return BlockAttention.apply(query, key, value, tree, scale), None
+    width = value.shape[-1]
+    if (
+        width != query.shape[-1]
+    ):  # the flash kernel takes one width only; columns of zeros change no other column
+        value = pad(value, (0, query.shape[-1] - width))
+    return BlockAttention.apply(query, key, value, tree, scale)[..., :width], None
 
 
 AttentionInterface.register(TREE_ATTENTION, tree_attention_forward)

@@ -78,10 +78,17 @@ def policies(request: pytest.FixtureRequest) -> tuple[Policy, Policy]:
 
 
 @settings(deadline=None, max_examples=50)
-@given(layout=tree_layouts(max_samples=8, max_length=40), num_key_heads=st.sampled_from([1, 2, 4]))
-def test_attention_and_its_gradient_equal_the_masked_matrix(layout: TreeLayout, num_key_heads: int) -> None:
+@given(
+    layout=tree_layouts(max_samples=8, max_length=40),
+    num_key_heads=st.sampled_from([1, 2, 4]),
+    value_width=st.sampled_from([16, 8]),
+)
+def test_attention_and_its_gradient_equal_the_masked_matrix(
+    layout: TreeLayout, num_key_heads: int, value_width: int
+) -> None:
     torch.manual_seed(layout.num_tokens)
-    shapes = [(1, num, layout.num_tokens, 16) for num in (4, num_key_heads, num_key_heads)]
+    sizes = ((4, 16), (num_key_heads, 16), (num_key_heads, value_width))
+    shapes = [(1, num, layout.num_tokens, width) for num, width in sizes]
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     query, key, value = inputs
     found, _ = tree_attention_forward(torch.nn.Identity(), query, key, value, None, tree=TreeBlocks(layout))

@@ -121,7 +121,8 @@ class DenseDecoder:
     ) -> None:
         self.config = config
         self.num_layers, self.num_kv_heads = config.num_layers, config.num_kv_heads
-        self.head_dim, self.vocab_size = config.head_dim, config.vocab_size
+        self.key_dim = self.value_dim = config.head_dim
+        self.vocab_size = config.vocab_size
         self.dtype, self.device = dtype, device
         self.tied_embedding = EMBEDDING if config.is_tied else None
         options: dict[str, Any] = {"dtype": dtype, "device": device}

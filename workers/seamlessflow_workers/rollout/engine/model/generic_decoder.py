@@ -1,10 +1,11 @@
 """Any other transformers decoder, through its own forward pass with our cache behind transformers' `Cache` interface.
 
 It is slower than the hand-written decoder and verified when it loads: a short probe must give the logits of the model's
-plain forward pass. Otherwise (a sliding window, a state-space layer, an odd cache) the model is refused.
+plain forward pass. Otherwise (a sliding window, a state-space layer, an odd cache) the model is refused. Its parameters
+have the names of the model folder (`weights.naming`); those of single experts are views of the stacked ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.weights import HEAD
+from seamlessflow_workers.weights.naming import pieces_of
 
 PROBE_LENGTH = 12
 PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}
@@ -48,18 +50,23 @@ class _RowCache(Cache):
 
 
 class GenericDecoder:
-    def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, max_model_len: int, folder_names: Collection[str] = ()
+    ) -> None:
+        """`folder_names`: the tensors of the model folder, after which the parameters are named."""
         self._model = model.eval()
         embedding = model.get_input_embeddings().weight
         assert isinstance(embedding, Tensor)
         self.dtype, self.device = embedding.dtype, embedding.device
         self.vocab_size = int(model.config.get_text_config().vocab_size)
-        self._parameters: dict[str, Tensor] = dict(model.state_dict())
+        self._parameters = _named_views(model, folder_names)
         self.tied_embedding = self._find_tied_embedding()
         if self.tied_embedding is not None:
             del self._parameters[HEAD]
         _refuse_windows(model, max_model_len=max_model_len)
-        self.num_layers, self.num_kv_heads, self.head_dim = _cache_shape(model)
+        shape = _cache_shape(model)
+        self.num_layers, self.num_kv_heads = shape.num_layers, shape.num_kv_heads
+        self.key_dim, self.value_dim = shape.key_dim, shape.value_dim
         self._prove(max_model_len)
 
     def _find_tied_embedding(self) -> str | None:
@@ -96,7 +103,7 @@ class GenericDecoder:
         length = min(PROBE_LENGTH, max_model_len)
         tokens = torch.arange(length, device=self.device)[None] % self.vocab_size
         expected = self._model(input_ids=tokens, use_cache=False).logits[0, -1]
-        shape = CacheShape(self.num_layers, 1, self.num_kv_heads, length, self.head_dim)
+        shape = CacheShape(self.num_layers, 1, self.num_kv_heads, length, self.key_dim, self.value_dim)
         cache = KVCache(shape, dtype=self.dtype, device=self.device)
         logits = torch.empty(0)
         for start, end in ((0, length - 1), (length - 1, length)):
@@ -130,26 +137,32 @@ def _refuse_windows(model: PreTrainedModel, *, max_model_len: int) -> None:
         raise UnsupportedModelError(f"{name} cannot be served: {message}")
 
 
+def _named_views(model: PreTrainedModel, folder_names: Collection[str]) -> dict[str, Tensor]:
+    """Return parameters and persistent buffers by their names in the model folder."""
+    own: dict[str, Tensor] = dict(model.state_dict())
+    shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    return {name: piece.of(own[piece.parameter]) for name, piece in pieces_of(shapes, folder_names).items()}
+
+
 @torch.inference_mode()
-def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
-    """Return (layers, kv heads, head dim) as the model really caches them."""
+def _cache_shape(model: PreTrainedModel) -> CacheShape:
+    """Return what the model really caches, for one row of two tokens."""
     name = type(model).__name__
     cache = DynamicCache()
-    model(
-        input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device),
-        past_key_values=cache,
-        use_cache=True,
-    )
+    tokens = torch.zeros(1, 2, dtype=torch.long, device=model.device)
+    model(input_ids=tokens, past_key_values=cache, use_cache=True)
     shapes = set()
     for layer in cache.layers:
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-        if keys is None or values is None or keys.shape != values.shape:
-            raise UnsupportedModelError(f"{name} cannot be served: its keys and values differ in shape")
-        shapes.add((int(keys.shape[1]), int(keys.shape[3])))
+        if keys is None or values is None or keys.shape[:-1] != values.shape[:-1]:
+            raise UnsupportedModelError(
+                f"{name} cannot be served: a layer does not cache keys and values by token"
+            )
+        shapes.add((int(keys.shape[1]), int(keys.shape[3]), int(values.shape[3])))
     if len(shapes) != 1:
         raise UnsupportedModelError(f"{name} cannot be served: its layers' caches differ in shape")
-    num_kv_heads, head_dim = shapes.pop()
-    return len(cache.layers), num_kv_heads, head_dim
+    num_kv_heads, key_dim, value_dim = shapes.pop()
+    return CacheShape(len(cache.layers), 1, num_kv_heads, tokens.shape[1], key_dim, value_dim)
 
 
 def load_generic_model(
@@ -166,6 +179,15 @@ def load_generic_model(
     else:
         config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+        _widen(model)
     assert isinstance(model, PreTrainedModel)
     torch.nn.Module.to(model, device)
     return model
+
+
+def _widen(model: PreTrainedModel) -> None:
+    """Make float32 what the model's family never rounds (a router's correction), as loading its weights would."""
+    kept = getattr(model, "_keep_in_fp32_modules_strict", None) or ()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if any(part in kept for part in name.split(".")):
+            tensor.data = tensor.data.float()

@@ -1,4 +1,4 @@
-"""The KV cache of all rows in one tensor `[layers, 2, rows, kv_heads, positions, head_dim]`.
+"""The KV cache of all rows: keys `[layers, rows, kv_heads, positions, key_dim]`, and values as wide as `value_dim`.
 
 One position beyond the model's length is a bin: padding writes there and nothing ever reads it. A forward pass first
 calls `aim` (which rows, where to write, how far to read), then each layer calls `update`. Rows 0 … n-1 are read as
@@ -17,15 +17,18 @@ class CacheShape:
     num_rows: int
     num_kv_heads: int
     max_model_len: int
-    head_dim: int
+    key_dim: int
+    value_dim: (
+        int  # as wide as keys, except in latent attention (DeepSeek), which caches two different things
+    )
 
 
 class KVCache:
     def __init__(self, shape: CacheShape, *, dtype: torch.dtype, device: torch.device) -> None:
         self.shape = shape
         self._dtype, self._device = dtype, device
-        self._data: Tensor | None = None
-        self._layers: list[tuple[Tensor, Tensor]] = []
+        self._data: tuple[Tensor, ...] = ()  # keys and values of all layers, or nothing
+        self._layers: list[tuple[Tensor, ...]] = []  # views of them
         self._targets = torch.empty(0)
         self._rows: Tensor | None = None
         self._num_rows = 0
@@ -38,17 +41,20 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        return 0 if self._data is None else self._data.nbytes
+        return sum(part.nbytes for part in self._data)
 
     def allocate(self) -> None:
         """Allocate zeros, because masked positions are multiplied by zero, which a NaN would survive."""
         s = self.shape
-        size = (s.num_layers, 2, s.num_rows, s.num_kv_heads, s.max_model_len + 1, s.head_dim)
-        self._data = torch.zeros(size, dtype=self._dtype, device=self._device)
-        self._layers = [(layer[0], layer[1]) for layer in self._data]
+        size = (s.num_layers, s.num_rows, s.num_kv_heads, s.max_model_len + 1)
+        self._data = tuple(
+            torch.zeros((*size, width), dtype=self._dtype, device=self._device)
+            for width in (s.key_dim, s.value_dim)
+        )
+        self._layers = list(zip(*self._data, strict=True))
 
     def release(self) -> None:
-        self._data, self._layers = None, []
+        self._data, self._layers = (), []
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -65,26 +71,26 @@ class KVCache:
         self._num_positions = num_positions
 
     def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write [batch, time, kv_heads, head_dim]; return what to attend to, [batch, kv_heads, position, head_dim]."""
-        head_dim = self.shape.head_dim
+        """Write [batch, time, kv_heads, dim]; return what to attend to, [batch, kv_heads, position, dim]."""
+        s = self.shape
         stored_keys, stored_values = self._layers[layer]
-        stored_keys.view(-1, head_dim).index_copy_(0, self._targets, keys.reshape(-1, head_dim))
-        stored_values.view(-1, head_dim).index_copy_(0, self._targets, values.reshape(-1, head_dim))
+        stored_keys.view(-1, s.key_dim).index_copy_(0, self._targets, keys.reshape(-1, s.key_dim))
+        stored_values.view(-1, s.value_dim).index_copy_(0, self._targets, values.reshape(-1, s.value_dim))
         selected = slice(0, self._num_rows) if self._rows is None else self._rows
         end = self._num_positions
         return stored_keys[selected, :, :end], stored_values[selected, :, :end]
 
     def copy_prefix(self, *, source: int, target: int, num_tokens: int) -> None:
-        data = self._allocated()
-        data[:, :, target, :, :num_tokens] = data[:, :, source, :, :num_tokens]
+        for part in self._allocated():
+            part[:, target, :, :num_tokens] = part[:, source, :, :num_tokens]
 
     def swap_rows(self, first: int, second: int, *, num_tokens: int) -> None:
-        data = self._allocated()
-        held = data[:, :, first, :, :num_tokens].clone()
-        data[:, :, first, :, :num_tokens] = data[:, :, second, :, :num_tokens]
-        data[:, :, second, :, :num_tokens] = held
+        for part in self._allocated():
+            held = part[:, first, :, :num_tokens].clone()
+            part[:, first, :, :num_tokens] = part[:, second, :, :num_tokens]
+            part[:, second, :, :num_tokens] = held
 
-    def _allocated(self) -> Tensor:
-        if self._data is None:
+    def _allocated(self) -> tuple[Tensor, ...]:
+        if not self._data:
             raise RuntimeError("the KV cache is released")
         return self._data

@@ -13,6 +13,7 @@ import torch
 from seamlessflow_workers.rollout.engine.model.dense_decoder import DenseDecoder, dense_config
 from seamlessflow_workers.rollout.engine.model.torch_runner import Decoder, TorchRunner
 from seamlessflow_workers.rollout.weights import is_adapter
+from seamlessflow_workers.weights.model_folder import folder_shapes
 
 
 class ModelNotFoundError(ValueError):
@@ -105,7 +106,8 @@ def _build_generic(options: LoadOptions) -> Decoder:
         dtype=options.dtype,
         device=options.device,
     )
-    return GenericDecoder(model, max_model_len=options.max_model_len)
+    names = folder_shapes(options.model)
+    return GenericDecoder(model, max_model_len=options.max_model_len, folder_names=names)
 
 
 def _read_json(folder: Path, name: str, *, is_required: bool = False) -> dict[str, Any]:

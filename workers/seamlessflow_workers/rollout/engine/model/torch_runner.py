@@ -25,14 +25,17 @@ from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_r
 class Decoder(Protocol):
     num_layers: int
     num_kv_heads: int
-    head_dim: int
+    key_dim: int  # of one head in the cache
+    value_dim: int
     vocab_size: int
     dtype: torch.dtype
     device: torch.device
     tied_embedding: str | None  # name of the embedding, if it is also the head
 
     @property
-    def parameters(self) -> Mapping[str, Tensor]: ...
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Views of everything computed with, by the names of the model folder."""
+        ...
 
     def refresh(self) -> None:
         """Recompute whatever is derived from the parameters, which were overwritten in place."""
@@ -88,7 +91,8 @@ class TorchRunner:
             num_rows=num_rows,
             num_kv_heads=decoder.num_kv_heads,
             max_model_len=max_model_len,
-            head_dim=decoder.head_dim,
+            key_dim=decoder.key_dim,
+            value_dim=decoder.value_dim,
         )
         self.cache = KVCache(shape, dtype=decoder.dtype, device=decoder.device)
         self._places = torch.arange(max_model_len, device=decoder.device)
