@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MistralConfig, PretrainedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from seamlessflow.core.families import ModelFamily
@@ -27,11 +27,33 @@ MAX_POSITIONS = 1024
 ENOUGH_LOSS = 0.02  # nats per token
 SHARPER = 2.0  # the factor on the logits after that: most answers of 70 tokens then come out right
 LEARNING_RATE = 1e-2
-# Mistral's is computed by the engine's generic decoder, the others by its dense one.
+
+
+def _deepseek_config(**sizes: Any) -> PretrainedConfig:
+    """A mixture of experts with latent attention."""
+    latent = {
+        "q_lora_rank": 16,
+        "kv_lora_rank": 16,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 8,
+    }
+    experts = {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "n_group": 2,
+        "topk_group": 1,
+    }
+    heads = {"num_key_value_heads": sizes["num_attention_heads"], "head_dim": latent["qk_rope_head_dim"]}
+    return DeepseekV3Config(**{**sizes, **latent, **experts, **heads, "first_k_dense_replace": 1})
+
+
+# Llama's is computed by the engine's dense decoder, the others by its generic one.
 _CONFIGS: dict[ModelFamily, Callable[..., PretrainedConfig]] = {
     ModelFamily.LLAMA3: LlamaConfig,
     ModelFamily.MISTRAL: MistralConfig,
-    ModelFamily.DEEPSEEK_V31: Qwen2Config,
+    ModelFamily.DEEPSEEK_V31: _deepseek_config,
 }
 
 

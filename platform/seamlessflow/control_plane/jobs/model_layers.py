@@ -7,15 +7,33 @@ from seamlessflow.control_plane.common.files.safetensors_headers import header_r
 
 
 def lora_targets_check(folder: Path, targets: list[str]) -> None:
-    """Refuse a name with which no layer of the model ends. Raises ApplicationError naming the field."""
-    layers = _matrices(folder)
+    """Refuse a name with which no layer of the model ends. Raises ApplicationError naming the field.
+
+    Routers and routed experts are no layers that an adapter could change.
+    """
+    matrices = _matrices(folder)
+    layers = matrices - _routed(matrices)
     for target in targets:
-        if not any(name == target or name.endswith(f".{target}") for name in layers):
+        if not _ends(target, layers):
             known = sorted({name.rsplit(".", 1)[-1] for name in layers if ".layers." in name})
-            raise field_error(
-                "train.lora.target_modules",
-                f"{target!r} is not a linear layer of the model; accepted: {', '.join(known)}",
+            reason = (
+                "is part of routed experts, which adapters leave as they are"
+                if _ends(target, matrices)
+                else "is not a linear layer of the model"
             )
+            raise field_error(
+                "train.lora.target_modules", f"{target!r} {reason}; accepted: {', '.join(known)}"
+            )
+
+
+def _ends(target: str, names: set[str]) -> bool:
+    return any(name == target or name.endswith(f".{target}") for name in names)
+
+
+def _routed(names: set[str]) -> set[str]:
+    """Return the experts of a mixture and the routers before them."""
+    blocks = {name.partition(".experts.")[0] for name in names if ".experts." in name}
+    return {name for name in names if ".experts." in name or name.removesuffix(".gate") in blocks}
 
 
 def _matrices(folder: Path) -> set[str]:

@@ -1,8 +1,9 @@
 """Turns a stored version and its model folder into the tar members of a folder that transformers or peft loads.
 
-`model`: whole weights in the job's number format with the model folder's configuration and tokenizer; an adapter is
-merged while it is sent, one tensor at a time. `adapter`: peft's own files, as published. Nothing executable is
-exported: only safetensors, JSON and text files of the model folder.
+`model`: whole weights in the job's number format with the model folder's configuration and tokenizer, and with what the
+folder has beside the model that was trained; an adapter is merged while it is sent, one tensor at a time. `adapter`:
+peft's own files, as published. Nothing executable is exported: only safetensors, JSON and text files of the model
+folder.
 """
 
 import json
@@ -24,6 +25,9 @@ CHUNK_BYTES = 4 * 1024**2
 FORMATS = {"float32": "F32", "bfloat16": "BF16"}  # of the job spec, in the words of safetensors
 _COMPANIONS = frozenset({".json", ".jinja", ".txt", ".model", ".tiktoken"})
 _PREFIX = "base_model.model."
+_NEVER_ROUNDED = (
+    ".e_score_correction_bias"  # by which a router chooses experts, in float32 whatever the job's format
+)
 
 
 class ExportForm(StrEnum):
@@ -45,12 +49,23 @@ def export_members(version: Path, model: Path, *, form: ExportForm, dtype: str) 
         if not is_adapter:
             raise NothingToExport("the version is not an adapter; accepted: form=model")
         return [_copied(version / name, name) for name in (ADAPTER_CONFIG_NAME, ADAPTER_NAME)]
-    shards = _merged_shards(version, model, FORMATS[dtype]) if is_adapter else _own_shards(version)
+    shards = _merged_shards(version, model, FORMATS[dtype]) if is_adapter else _whole_shards(version, model)
     return [*_companions(model, dtype), *_weights(shards)]
 
 
 Chunks = Callable[[], Iterable[bytes | memoryview]]
 Shard = list[tuple[StoredTensor, Chunks]]  # tensors as they will lie in the exported file, and their bytes
+
+
+def _whole_shards(version: Path, model: Path) -> list[Shard]:
+    """Return the version's files and, as they are, the tensors that only the model folder has.
+
+    Those belong to layers that predict further tokens, which are neither trained nor published.
+    """
+    shards = _own_shards(version)
+    published = {tensor.name for shard in shards for tensor, _ in shard}
+    rest = [pair for shard in _own_shards(model) for pair in shard if pair[0].name not in published]
+    return [*shards, rest] if rest else shards
 
 
 def _own_shards(folder: Path) -> list[Shard]:
@@ -68,7 +83,7 @@ def _merged_shards(version: Path, model: Path, dtype: str) -> list[Shard]:
         for base in header_read(file):
             module = f"{_PREFIX}{base.name.removesuffix('.weight')}"
             down, up = (changes.pop(f"{module}.lora_{part}.weight", None) for part in "AB")
-            if base.dtype not in NUM_BYTES:
+            if base.dtype not in NUM_BYTES or base.name.endswith(_NEVER_ROUNDED):
                 shard.append((base, partial(_stored, base)))
                 continue
             shard.append((_in_format(base, dtype), partial(_computed, base, down, up, scale, dtype)))

@@ -13,6 +13,7 @@ import torch
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from peft import PeftModel
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from seamlessflow.control_plane.jobs.models import Job
@@ -139,6 +140,33 @@ def test_whole_weights_load_with_the_same_logits(
     assert ("model.safetensors.index.json" in files) == (max_shard_bytes < 2**31)
     assert {"config.json", "generation_config.json", "tokenizer.json"} <= files
     assert "modeling.py" not in files, "code is not handed on"
+
+
+@pytest.mark.usefixtures("base")
+def test_tensors_that_are_not_trained_are_exported_as_the_model_folder_has_them(
+    cast: Cast, tmp_path: Path
+) -> None:
+    """Those of a layer that predicts a further token; the router's correction is never rounded."""
+    predictor, correction = "model.layers.2.eh_proj.weight", "model.layers.0.mlp.gate.e_score_correction_bias"
+    beside = {predictor: torch.rand(3, 2), correction: torch.rand(4)}
+    save_file(beside, cast.model / "model-beside.safetensors")
+    dtype = {"source": str(cast.model), "dtype": "bfloat16"}
+    whole, adapted = (
+        cast.job(model=dtype),
+        cast.job(model=dtype, train={"num_updates": 2, "lora": {"rank": 4}}),
+    )
+    publish_whole(whole, tiny_model(1), dtype="bfloat16")
+    save_adapter(tiny_model(0), version_make(adapted, 1)[0], seed=5)
+
+    for job in (whole, adapted):
+        folder = unpacked(ask(cast.owner, job, 1), tmp_path / str(job.id))
+        exported = {name: t for file in folder.glob("*.safetensors") for name, t in load_file(file).items()}
+        assert torch.equal(exported[correction], beside[correction])
+        assert torch.equal(exported[predictor], beside[predictor].to(exported[predictor].dtype))
+        weight = exported["model.layers.0.self_attn.q_proj.weight"]
+        assert weight.dtype == torch.bfloat16
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    assert predictor in index["weight_map"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

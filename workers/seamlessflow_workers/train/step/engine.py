@@ -36,12 +36,12 @@ from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan,
 from seamlessflow_workers.train.step.offload import StatesMover
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
+from seamlessflow_workers.train.step.published import PublishedTensors
 from seamlessflow_workers.train.step.sampled import Masks
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
+from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
-_SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
-_PREFIX = "model."  # of names in `step.policy.Policy`, which wraps the model
 _MAX_MICRO_BATCH_TOKENS_CPU = (
     2048  # beyond it the activations do not fit the processor's cache, which is a fifth slower
 )
@@ -70,7 +70,6 @@ class TrainEngine:
             lora=spec.train.lora,
             source=spec.model.source,
         )
-        self._head_name = policy.head_name
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
         self.adapter_config = policy.adapter.config if policy.adapter else None
@@ -86,6 +85,7 @@ class TrainEngine:
             model=policy, optimizer=optimizer, config=_deepspeed_config(spec)
         )
         self._engine.checkpoint_engine = SafeCheckpointFiles()
+        self._published = PublishedTensors(policy, folder_shapes(model_path))
         self._mover = StatesMover(self._engine, self._reference, self._device)
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
@@ -122,32 +122,13 @@ class TrainEngine:
     def layouts(self) -> Mapping[str, TensorLayout]:
         """Return the layouts of what is published, in the job's number format.
 
-        That is all weights, including an output head that is tied to the embeddings, or those of the adapter.
+        That is all weights by their names in the model folder, or those of the adapter.
         """
-        return {name: _layout(parameter) for name, parameter in self._published().items()}
+        return self._published.layouts()
 
     def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
-        """Return some of them, or all, with their values. All ranks must ask for the same.
-
-        Under ZeRO-3 only these are gathered.
-        """
-        published = self._published()
-        wanted = {name: published[name] for name in (published if names is None else names)}
-        with deepspeed.zero.GatheredParameters(list(wanted.values()), modifier_rank=None):
-            return {name: _raw(parameter) for name, parameter in wanted.items()}
-
-    def _published(self) -> dict[str, Tensor]:
-        if self._adapter is not None:
-            return dict(self._adapter.tensors())
-        policy = self._engine.module
-        assert isinstance(policy, Policy)
-        published: dict[str, Tensor] = {
-            name.removeprefix(_PREFIX): parameter for name, parameter in policy.named_parameters()
-        }
-        # Engines keep packed copies of the head: if it were not sent, it would keep its old value.
-        head: Tensor = policy.model.get_output_embeddings().weight  # type: ignore[operator]
-        published.setdefault(self._head_name, head)
-        return published
+        """Return some of them, or all, with their values. All ranks must ask for the same."""
+        return self._published.tensors(names)
 
     def state_save(self, folder: Path, tag: str) -> None:
         """Write the trained parameters, their optimizer and the random state to `folder/tag`."""
@@ -357,22 +338,3 @@ def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
         "bf16": {"enabled": spec.model.dtype is Dtype.BFLOAT16},
         "steps_per_print": 10**9,
     }
-
-
-def _layout(parameter: Tensor) -> TensorLayout:
-    shape = tuple(
-        getattr(parameter, "ds_shape", parameter.shape)
-    )  # set on parameters that ZeRO-3 has partitioned
-    num_bytes = math.prod(shape) * parameter.element_size()
-    return TensorLayout(dtype=_SAFETENSORS_DTYPES[parameter.dtype], shape=shape, num_bytes=num_bytes)
-
-
-def _raw(tensor: Tensor) -> RawTensor:
-    """Return a copy, because parameters change later and gathered ones disappear."""
-    data = tensor.detach().to("cpu", copy=True).contiguous().reshape(-1).view(torch.uint8).numpy()
-    return RawTensor(
-        dtype=_SAFETENSORS_DTYPES[tensor.dtype],
-        shape=tuple(tensor.shape),
-        data=data.data,
-        num_bytes=data.nbytes,
-    )

@@ -1,0 +1,74 @@
+"""Mixtures of experts through trainer, published files and engine: exact gradients, equal logprobs, the same routes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.mixture_models import FAMILIES, NUM_LAYERS
+from tests.fixtures.trainer_harness import run_check
+from tests.integration.workers.train.mixtures.mixture_check import STAGES
+from tests.integration.workers.train.mixtures.mixture_loop_check import NUM_UPDATES
+
+CASES = [f"{family}, stage {stage}" for family in FAMILIES for stage in STAGES]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    run_check(["tests.fakes.mixture_models", str(folder)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("versions")
+    return run_check(["tests.integration.workers.train.mixtures.mixture_check", str(models), str(folder)])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_step_equals_the_float64_oracle(rows: dict[str, Any], case: str) -> None:
+    row = rows[case]
+    assert row["loss_error"] < 1e-5
+    assert row["grad_norm_error"] < 1e-5
+    assert row["worst_gradient_error"] < 1e-5 * row["grad_norm"]
+    assert row["grad_norm"] > 1e-2
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_engine_with_the_published_files_computes_what_the_trainer_does(
+    rows: dict[str, Any], case: str
+) -> None:
+    row = rows[case]
+    assert row["logprob_error"] < 1e-4
+    assert row["logprob_change"] > 0.1, "training changed nothing that could differ"
+    assert row["is_routed_alike"]
+    assert row["num_choices"] > 2
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_version_has_the_names_of_the_model_folder(rows: dict[str, Any], case: str) -> None:
+    """Only a tied head comes in addition, and what predicts further tokens is left out."""
+    row = rows[case]
+    assert row["added"] == (["lm_head.weight"] if "qwen" in case else [])
+    assert bool(row["left_out"]) == ("deepseek" in case)
+    assert all(name.startswith(f"model.layers.{NUM_LAYERS}.") for name in row["left_out"])
+
+
+@pytest.fixture(scope="module")
+def loops(models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    check, folder = (
+        "tests.integration.workers.train.mixtures.mixture_loop_check",
+        tmp_path_factory.mktemp("loops"),
+    )
+    return run_check([check, str(models), str(folder)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_policy_learns_while_its_engine_is_updated_in_place(loops: dict[str, Any], family: str) -> None:
+    row = loops[family]
+    assert row["last"] > row["first"] + 0.3
+    assert row["mismatch_max"] < 1e-4, "the engine sampled from other weights than were trained"
+    assert row["num_mismatches"] == NUM_UPDATES
