@@ -233,3 +233,15 @@ def test_more_processes_than_a_batch_has_sessions_are_refused() -> None:
         "3 machines with 4 processes each make 12 processes, but a batch has only 8 sessions" in refused[""]
     )
     assert set(problems(train={"num_machines": 0})) == {"train.num_machines"}
+
+
+def test_experts_are_spread_only_where_their_gradients_are_right() -> None:
+    def refusal(**train: Any) -> str:
+        return problems(train={"num_ranks": 6, "parallel": {"expert": 3}, **train})["train"]
+
+    spread = job_spec_parse(spec(train={"num_ranks": 3, "num_machines": 2, "parallel": {"expert": 6}}))
+    assert spread.train.parallel.expert == 6
+    assert "3 does not divide the number of training processes, 4" in refusal(num_ranks=4)
+    assert "accepted: zero_stage 1, 2 or 3" in refusal(zero_stage=0)
+    assert "an adapter leaves experts as they are" in refusal(lora={})
+    assert set(problems(train={"parallel": {"expert": 0}})) == {"train.parallel.expert"}

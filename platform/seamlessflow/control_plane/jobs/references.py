@@ -6,6 +6,7 @@ file outside the project's artifacts, the hub caches and the model roots, whatev
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
@@ -53,9 +54,8 @@ def model_resolve(*, reference: str, project_id: UUID) -> Path:
     return folder
 
 
-def model_context_check(folder: Path, *, max_model_len: int) -> None:
-    """Refuse sequences that are longer than the model has positions for. Raises ApplicationError."""
-    field = "model.max_model_len"
+def model_config_read(folder: Path) -> dict[str, Any]:
+    """Return the configuration of the language model in `config.json`. Raises ApplicationError."""
     try:
         config = json_file_read(folder / "config.json", CONFIG_BOUNDS)
     except (OSError, InvalidJsonFile) as error:
@@ -63,7 +63,13 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
     if not isinstance(config, dict):
         raise field_error("model.source", f"{folder.name}/config.json is not a JSON object")
     text = config.get("text_config")
-    config = text if isinstance(text, dict) else config
+    return text if isinstance(text, dict) else config
+
+
+def model_context_check(folder: Path, *, max_model_len: int) -> None:
+    """Refuse sequences that are longer than the model has positions for. Raises ApplicationError."""
+    field = "model.max_model_len"
+    config = model_config_read(folder)
     num_positions = config.get("max_position_embeddings")
     # Scaled positions reach further than this number; only the model's code knows how far.
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}

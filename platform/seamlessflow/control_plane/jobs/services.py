@@ -27,6 +27,7 @@ from seamlessflow.control_plane.common.services import event_record, scheduler_n
 from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
+from seamlessflow.control_plane.jobs.mixtures import experts_check
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
 from seamlessflow.control_plane.jobs.models import Job
@@ -101,6 +102,7 @@ def job_submit(
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
     spec = _family_recorded(spec, model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
+    experts_check(model_path, spec.train)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
     shape = model_shape_read(model_path)

@@ -10,6 +10,8 @@ from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.types.transports import WeightTransport
 
 LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
+# Models whose experts can be spread, by `model_type` in their config.json.
+EXPERT_PARALLEL_FAMILIES = ("qwen3_moe", "deepseek_v3")
 LORA_LEARNING_RATE = 1e-5  # the default for an adapter
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -36,6 +38,15 @@ class LoraSection(SpecSection):
     target_modules: Annotated[list[LayerName], Field(max_length=64)] = []
     """Linear layers to adapt, each named by the end of its name, such as `q_proj`; empty: all except the output head.
     """
+
+
+class ParallelSection(SpecSection):
+    """How training processes share one copy of the model; what they do not share is data parallel."""
+
+    expert: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Number of processes over which the experts of a mixture-of-experts model are spread. Each holds an equal part of
+    the experts, and tokens travel to the process of their expert. It must divide the number of all training processes
+    and the number of experts. Qwen3-MoE and DeepSeek-V3 models can be spread."""
 
 
 class TrainSection(SpecSection):
@@ -71,6 +82,10 @@ class TrainSection(SpecSection):
     num_machines: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of machines that train together, with `num_ranks` processes each. Training waits until all of them are
     available. They must see the artifacts and the model under the same paths."""
+    parallel: ParallelSection = ParallelSection()
+    freeze_router: bool = False
+    """Keep the routers of a mixture-of-experts model as they are: training then changes what experts compute, but not
+    the rule by which tokens are sent to them. There is no auxiliary loss that balances experts."""
     objective: TrainObjective = TrainObjective.ONCE
     """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
     (`by_leaves`)."""
@@ -93,6 +108,37 @@ class TrainSection(SpecSection):
     much training a crash can lose."""
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Number of published versions to keep, in addition to pinned ones."""
+
+    @model_validator(mode="after")
+    def _experts_can_be_spread(self) -> "TrainSection":
+        for is_wrong, reason in self._against_spread_experts() if self.parallel.expert > 1 else ():
+            if is_wrong:
+                raise ValueError(f"parallel.expert: {reason}")
+        return self
+
+    def _against_spread_experts(self) -> list[tuple[bool, str]]:
+        """Return (whether it is set, why it is refused) for each option that does not go with spread experts."""
+        num_processes = self.num_machines * self.num_ranks
+        return [
+            (
+                num_processes % self.parallel.expert != 0,
+                (
+                    f"{self.parallel.expert} does not divide the number of training processes, {num_processes} "
+                    "(num_ranks x num_machines); accepted: its divisors"
+                ),
+            ),
+            (
+                self.zero_stage == 0,
+                (
+                    "with zero_stage 0 each process would clip gradients by the norm of its own experts; accepted: "
+                    "zero_stage 1, 2 or 3"
+                ),
+            ),
+            (
+                self.lora is not None,
+                "an adapter leaves experts as they are, so there is nothing to spread; leave lora or this out",
+            ),
+        ]
 
     @model_validator(mode="before")
     @classmethod

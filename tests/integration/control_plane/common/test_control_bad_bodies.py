@@ -193,6 +193,59 @@ def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -
     assert b"model.safetensors" in submit("k_proj").content
 
 
+def test_adapter_of_routed_experts_is_refused(cast: Cast) -> None:
+    block = "model.layers.0.mlp"
+    layers = ("gate", "experts.0.gate_proj", "experts.1.gate_proj", "shared_experts.up_proj")
+    tensors = {f"{block}.{name}.weight": np.zeros((2, 2), dtype=np.float32) for name in layers}
+    save_file(tensors, cast.model / "model.safetensors")
+
+    def submit(target: str) -> HttpResponse:
+        return cast.owner.call("POST", "jobs", cast.spec(train={"lora": {"target_modules": [target]}}))
+
+    assert submit("up_proj").status_code == 201
+    for target in ("gate", "gate_proj"):
+        refused = submit(target)
+        assert refused.status_code == 400
+        (fault,) = json.loads(refused.content)["errors"]
+        assert fault["detail"] == (
+            f"{target!r} is part of routed experts, which adapters leave as they are; accepted: up_proj"
+        )
+
+
+MIXTURE = {"model_type": "qwen3_moe", "num_experts": 8}
+SPREAD = {"num_ranks": 8, "parallel": {"expert": 4}}
+
+
+@pytest.mark.parametrize(
+    "config,train,field,words",
+    [
+        (MIXTURE, {"freeze_router": True}, "", ""),
+        (MIXTURE, SPREAD, "", ""),
+        ({"text_config": MIXTURE}, SPREAD, "", ""),
+        (
+            {"model_type": "qwen3"},
+            {"freeze_router": True},
+            "train.freeze_router",
+            "qwen3 model has no router",
+        ),
+        ({"model_type": "qwen3"}, SPREAD, "train.parallel.expert", "of a qwen3 model cannot be spread"),
+        ({**MIXTURE, "num_experts": 6}, SPREAD, "train.parallel.expert", "4 does not divide the model's 6"),
+    ],
+)
+def test_experts_are_what_the_model_has(
+    cast: Cast, config: dict[str, Any], train: dict[str, Any], field: str, words: str
+) -> None:
+    (cast.model / "config.json").write_text(json.dumps(config))
+
+    response = cast.owner.call("POST", "jobs", cast.spec(train=train))
+
+    assert response.status_code == (400 if field else 201), response.content
+    if field:
+        (fault,) = json.loads(response.content)["errors"]
+        assert fault["field"] == field
+        assert words in fault["detail"]
+
+
 def test_an_empty_file_of_tasks_and_a_task_with_a_nul_are_refused(cast: Cast) -> None:
     for text, word in (("\n\n", b"0 tasks"), ('{"a": "x\\u0000"}\n', b"line 1 contains a NUL")):
         cast.tasks.write_text(text)

@@ -172,7 +172,9 @@ class RankGroup:
     def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
         """Return once all ranks have loaded. Raises ModelLoadError, or RankGone if another machine failed."""
         spec = JobSpec.model_validate_json(load.spec)
-        self._is_spread = spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS
+        self._is_spread = (
+            spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS or spec.train.parallel.expert > 1
+        )
         self._members = tuple(members)
         self._local = [_Rank(number) for number in range(1, spec.train.num_ranks)]
         for rank in self._local:

@@ -8,6 +8,7 @@ optimizer untouched, and so does one whose gradient is not finite.
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.step.expert_ranks import expert_settings, grouped_by_experts
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import (
@@ -69,20 +71,16 @@ class TrainEngine:
             has_entropy_gradient=spec.algorithm.entropy_coef > 0,
             lora=spec.train.lora,
             source=spec.model.source,
+            freeze_router=spec.train.freeze_router,
         )
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
+        self._has_frozen = not all(parameter.requires_grad for parameter in policy.parameters())
         self.adapter_config = policy.adapter.config if policy.adapter else None
         needs_copy = spec.algorithm.needs_reference and policy.adapter is None
         self._reference = self._freeze(policy) if needs_copy else None
-        optimizer = torch.optim.AdamW(
-            [parameter for parameter in policy.parameters() if parameter.requires_grad],
-            lr=spec.train.learning_rate,
-            betas=spec.train.adam_betas,
-            weight_decay=spec.train.weight_decay,
-        )
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
-            model=policy, optimizer=optimizer, config=_deepspeed_config(spec)
+            model=policy, config=_deepspeed_config(spec, self._device), **_optimizer_of(policy, spec)
         )
         self._engine.checkpoint_engine = SafeCheckpointFiles()
         self._published = PublishedTensors(policy, folder_shapes(model_path))
@@ -145,7 +143,7 @@ class TrainEngine:
         """Read a checkpoint without running any code that its files name. Raises CheckpointReadError."""
         # Frozen parameters are the model's own, loaded from its folder.
         path, client_state = self._engine.load_checkpoint(
-            str(folder), tag=tag, load_module_strict=self._adapter is None
+            str(folder), tag=tag, load_module_strict=not self._has_frozen
         )
         if path is None:
             raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
@@ -328,8 +326,24 @@ class TrainEngine:
         return float(torch.nn.utils.get_total_norm(gradients))
 
 
-def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
+def _optimizer_of(policy: Policy, spec: JobSpec) -> dict[str, Any]:
+    """Return the arguments by which DeepSpeed learns of the optimizer."""
+    make = partial(
+        torch.optim.AdamW,
+        lr=spec.train.learning_rate,
+        betas=spec.train.adam_betas,
+        weight_decay=spec.train.weight_decay,
+    )
+    trained = (parameter for parameter in policy.parameters() if parameter.requires_grad)
+    if spec.train.parallel.expert == 1:
+        return {"optimizer": make(trained)}
+    # DeepSpeed replaces parameters first; the generator yields those that are there afterwards.
+    return {"optimizer": grouped_by_experts(make), "model_parameters": trained}
+
+
+def _deepspeed_config(spec: JobSpec, device: torch.device) -> dict[str, Any]:
     return {
+        **expert_settings(spec, device),
         "train_micro_batch_size_per_gpu": 1,  # unused: we set the accumulation boundary and scale the loss
         "gradient_accumulation_steps": 1,
         "gradient_clipping": spec.train.max_grad_norm,

@@ -21,6 +21,7 @@ from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropie
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import tree_attention_enable
+from seamlessflow_workers.weights.naming import router_names
 
 _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 
@@ -38,6 +39,7 @@ class Policy(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
+        self.config = model.config  # DeepSpeed reads the routers' settings in it
         self.adapter = adapter
         self._has_gradient_checkpoints = has_gradient_checkpoints
         if has_gradient_checkpoints:
@@ -117,11 +119,12 @@ def policy_load(
     has_entropy_gradient: bool = False,
     lora: LoraSection | None = None,
     source: str = "",
+    freeze_router: bool = False,
 ) -> Policy:
     """Load a policy from local files only. Raises ModelLoadError.
 
     With `is_tree` every row will be a flat tree. With `lora` only an adapter takes gradients, and `source` names the
-    model in the adapter's configuration.
+    model in the adapter's configuration. With `freeze_router` routers take none.
     """
     transformers_logging.disable_progress_bar()
     try:
@@ -132,9 +135,21 @@ def policy_load(
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
     if is_tree:
         tree_attention_enable(model)
+    if freeze_router:
+        _routers_freeze(model)
     return Policy(
         model,
         adapter=None if lora is None else adapter_attach(model, lora, source=source),
         has_gradient_checkpoints=has_gradient_checkpoints,
         has_entropy_gradient=has_entropy_gradient,
     )
+
+
+def _routers_freeze(model: nn.Module) -> None:
+    """Let routers keep choosing as they do. Raises ModelLoadError if the model has none."""
+    parameters = dict(model.named_parameters())
+    routers = router_names(parameters)
+    if not routers:
+        raise ModelLoadError(f"train.freeze_router: {type(model).__name__} has no router; set it to false")
+    for name in routers:
+        parameters[name].requires_grad_(False)

@@ -9,11 +9,12 @@ without them an engine would route otherwise.
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from seamlessflow_workers.train.step.expert_ranks import SpreadExperts, named_as_in_model
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.step.process_group import deepspeed
 from seamlessflow_workers.weights.naming import Piece, is_beside_model, pieces_of
@@ -29,7 +30,7 @@ class PublishedTensors:
 
     def __init__(self, policy: Policy, folder_names: Collection[str]) -> None:
         """`folder_names`: the tensors of the model folder."""
-        self._sources: dict[str, Tensor] = (
+        self._sources: dict[str, Tensor | SpreadExperts] = (
             _weights(policy) if policy.adapter is None else dict(policy.adapter.tensors())
         )
         shapes = {name: _shape(tensor) for name, tensor in self._sources.items()}
@@ -44,12 +45,13 @@ class PublishedTensors:
     def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
         """Return some tensors, or all, with their values. All ranks must ask for the same.
 
-        Under ZeRO-3 only the parameters that they are part of are gathered.
+        Under ZeRO-3 only the parameters that they are part of are gathered, and experts come from the ranks that have
+        them.
         """
         wanted = {name: self._pieces[name] for name in (self._pieces if names is None else names)}
         sources = {piece.parameter: self._sources[piece.parameter] for piece in wanted.values()}
-        with deepspeed.zero.GatheredParameters(list(sources.values()), modifier_rank=None):
-            return {name: _raw(piece.of(sources[piece.parameter])) for name, piece in wanted.items()}
+        with deepspeed.zero.GatheredParameters(list(_parts(sources.values())), modifier_rank=None):
+            return {name: _raw(_values(sources[piece.parameter], piece)) for name, piece in wanted.items()}
 
     def _layout(self, piece: Piece) -> TensorLayout:
         source = self._sources[piece.parameter]
@@ -57,12 +59,21 @@ class PublishedTensors:
         return TensorLayout(dtype=_DTYPES[source.dtype], shape=piece.shape, num_bytes=num_bytes)
 
 
-def _weights(policy: Policy) -> dict[str, Tensor]:
+def _weights(policy: Policy) -> dict[str, Tensor | SpreadExperts]:
     """Return the model's parameters and buffers by its own names for them."""
     model = policy.model
     found: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(_kept_buffers(model))}
     found.setdefault(policy.head_name, model.get_output_embeddings().weight)  # type: ignore[operator]
-    return found
+    return named_as_in_model(found, model)
+
+
+def _parts(sources: Iterable[Tensor | SpreadExperts]) -> Iterator[Tensor]:
+    for source in sources:
+        yield from source.parts if isinstance(source, SpreadExperts) else (source,)
+
+
+def _values(source: Tensor | SpreadExperts, piece: Piece) -> Tensor:
+    return source.fetch(piece) if isinstance(source, SpreadExperts) else piece.of(source)
 
 
 def _kept_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -84,7 +95,7 @@ def _tell_left_out(policy: Policy, folder_names: Collection[str]) -> None:
         )
 
 
-def _shape(tensor: Tensor) -> tuple[int, ...]:
+def _shape(tensor: Tensor | SpreadExperts) -> tuple[int, ...]:
     return tuple(getattr(tensor, "ds_shape", tensor.shape))  # set on parameters that ZeRO-3 has partitioned
 
 

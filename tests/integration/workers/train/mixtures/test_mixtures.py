@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.mixture_models import FAMILIES, NUM_LAYERS
+from tests.fakes.mixture_models import FAMILIES, NUM_EXPERTS, NUM_LAYERS
 from tests.fixtures.trainer_harness import run_check
+from tests.integration.workers.train.mixtures.expert_ranks_check import STAGES as SPREAD_STAGES
 from tests.integration.workers.train.mixtures.mixture_check import STAGES
 from tests.integration.workers.train.mixtures.mixture_loop_check import NUM_UPDATES
 
@@ -55,6 +56,42 @@ def test_version_has_the_names_of_the_model_folder(rows: dict[str, Any], case: s
     assert row["added"] == (["lm_head.weight"] if "qwen" in case else [])
     assert bool(row["left_out"]) == ("deepseek" in case)
     assert all(name.startswith(f"model.layers.{NUM_LAYERS}.") for name in row["left_out"])
+
+
+SPREAD = [f"{family}, stage {stage}" for family in FAMILIES for stage in SPREAD_STAGES]
+
+
+@pytest.fixture(scope="module")
+def spread(models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    check = "tests.integration.workers.train.mixtures.expert_ranks_check"
+    folder = tmp_path_factory.mktemp("spread")
+    return run_check([check, str(models), str(folder)], num_ranks=2)
+
+
+@pytest.mark.parametrize("case", SPREAD)
+def test_experts_spread_over_two_ranks_get_the_gradients_of_one(spread: dict[str, Any], case: str) -> None:
+    row = spread[case]
+    assert row["loss_error"] < 1e-5
+    assert row["grad_norm_error"] < 1e-5
+    assert row["worst_gradient_error"] < 1e-5 * row["grad_norm"]
+    assert row["share_of_numbers"] < 0.95, "each rank has some experts only"
+
+
+@pytest.mark.parametrize("case", SPREAD)
+def test_spread_experts_are_published_as_the_model_folder_has_them(spread: dict[str, Any], case: str) -> None:
+    assert spread[case]["is_published_as_stored"]
+
+
+def test_trainer_of_several_processes_publishes_the_experts_of_all(models: Path, tmp_path: Path) -> None:
+    check = "tests.integration.workers.train.mixtures.spread_publication_check"
+    row = run_check([check, str(models / "deepseek_v3"), str(tmp_path)])["two processes"]
+    assert row["is_as_stored"]
+    assert row["num_experts_tensors"] == NUM_EXPERTS * len(("gate", "up", "down"))
+
+
+@pytest.mark.parametrize("case", SPREAD)
+def test_spread_experts_go_on_from_a_checkpoint_to_the_bit(spread: dict[str, Any], case: str) -> None:
+    assert spread[case]["is_resumed_to_the_bit"]
 
 
 @pytest.fixture(scope="module")
