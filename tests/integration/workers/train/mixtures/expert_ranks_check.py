@@ -18,7 +18,6 @@ from torch import Tensor
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import AutoEPMoELayer, process_group
 from seamlessflow_workers.weights.tensors import RawTensor
-from tests.fakes.mixture_models import FAMILIES
 from tests.integration.workers.train.mixtures.mixture_check import exact_model, noisy_batch, spec_of
 from tests.integration.workers.train.step.trainer_deepspeed_check import (
     BETA1,
@@ -27,7 +26,7 @@ from tests.integration.workers.train.step.trainer_deepspeed_check import (
     oracle_of,
 )
 
-STAGES = (1, 2, 3)
+CASES = (("qwen3_moe", 1), ("qwen3_moe", 3), ("deepseek_v3", 2))  # family and ZeRO stage
 
 
 def own_gradients(engine: TrainEngine, exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -100,11 +99,10 @@ def is_resumed(engine: TrainEngine, model_path: Path, folder: Path) -> bool:
 
 
 def main(models: Path, folder: Path) -> None:
-    for family in FAMILIES:
-        for stage in STAGES:
-            row = check(family, stage, models, folder)
-            if torch.distributed.get_rank() == 0:
-                print(json.dumps(row), flush=True)
+    for family, stage in CASES:
+        row = check(family, stage, models, folder)
+        if torch.distributed.get_rank() == 0:
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
-from tests.fakes.mixture_models import FAMILIES
 from tests.fixtures.trainer_harness import VOCABULARY, make_batch, make_spec
 from tests.integration.workers.train.step.trainer_deepspeed_check import (
     BETA1,
@@ -37,7 +36,7 @@ from tests.integration.workers.train.step.trainer_deepspeed_check import (
     oracle_of,
 )
 
-STAGES = (1, 3)
+CASES = (("qwen3_moe", 1), ("deepseek_v3", 3))  # family and ZeRO stage
 LENGTH = 48
 OPTIONS = {"max_grad_norm": 1000.0, "adam_betas": (BETA1, 0.95), "warmup_updates": 0}
 
@@ -163,9 +162,8 @@ def check(family: str, stage: int, models: Path, folder: Path) -> dict[str, Any]
 
 
 def main(models: Path, folder: Path) -> None:
-    for family in FAMILIES:
-        for stage in STAGES:
-            print(json.dumps(check(family, stage, models, folder)), flush=True)
+    for family, stage in CASES:
+        print(json.dumps(check(family, stage, models, folder)), flush=True)
 
 
 if __name__ == "__main__":
