@@ -1,8 +1,5 @@
 """Trees against branch by branch, in float64: attention, then loss and gradients of whole models."""
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -17,8 +14,6 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
-    Qwen3Config,
-    Qwen3ForCausalLM,
     Qwen3NextConfig,
     Qwen3NextForCausalLM,
     RwkvConfig,
@@ -34,45 +29,17 @@ from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.trees.attention import TreeAttentionError, tile_mask, tree_attention_forward
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import TreeRefused, tree_attention_enable
+from tests.fixtures.exact_models import SIZES, VOCABULARY, exact_model
 from tests.fixtures.random_trees import ancestor_mask, branch_tokens, tree_layout_random, tree_layouts
 
-VOCABULARY = 50
 TEMPERATURE = 0.8
 ALGORITHM = AlgorithmSection(kl_coef=0.2, clip_low=0.1, clip_high=0.15)
-SIZES: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
-}  # fmt: skip
-
-
-def make_model(architecture: str) -> PreTrainedModel:
-    torch.manual_seed(1)
-    model: PreTrainedModel
-    if architecture == "qwen3":
-        model = Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True))
-    else:
-        model = LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=False))
-    with torch.no_grad():
-        for parameter in model.parameters():  # the usual start is too small to tell tokens apart
-            parameter.normal_(0, 0.3)
-    model.double()
-    for module in [module for module in model.modules() if type(module).__name__.endswith("RMSNorm")]:
-        # transformers rounds to float32 inside, which would turn a difference of 1e-16 into one of 1e-8.
-        module.forward = partial(rms_norm_exact, module)
-    return model
-
-
-def rms_norm_exact(module: torch.nn.Module, hidden: Tensor) -> Tensor:
-    weight, epsilon = module.weight, module.variance_epsilon
-    assert isinstance(weight, Tensor)
-    assert isinstance(epsilon, float)
-    return torch.nn.functional.rms_norm(hidden, weight.shape, weight, epsilon)
 
 
 @pytest.fixture(scope="module", params=["qwen3", "llama"])
 def policies(request: pytest.FixtureRequest) -> tuple[Policy, Policy]:
     """The same weights behind torch's own attention and behind the tree's."""
-    plain, on_trees = make_model(request.param), make_model(request.param)
+    plain, on_trees = exact_model(request.param), exact_model(request.param)
     tree_attention_enable(on_trees)
     return Policy(plain), Policy(on_trees)
 
@@ -254,7 +221,7 @@ def test_layers_with_a_state_are_refused_with_the_way_out(architecture: str) -> 
 
 def test_what_the_configuration_does_not_tell_the_probe_finds() -> None:
     """A layer that mixes each token with its neighbour, as a token shift or short convolution does."""
-    model = make_model("llama")
+    model = exact_model("llama")
     mlp = model.get_submodule("model.layers.1.mlp")
     mlp.register_forward_pre_hook(lambda _module, inputs: (inputs[0] + inputs[0].roll(1, dims=1),))
     with pytest.raises(TreeRefused, match="logits on a tree differ from those on the branches"):
