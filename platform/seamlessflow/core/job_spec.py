@@ -198,13 +198,14 @@ class JobSpec(SpecSection):
     def _batch_has_work_for_all(self) -> "JobSpec":
         train, rollout = self.train, self.rollout
         num_processes = train.num_machines * train.num_ranks
+        num_sharing = train.parallel.sequence
         num_sessions = rollout.groups_per_batch * rollout.group_size
         is_known = not self.data.is_offline  # an offline dataset is counted later
-        if is_known and train.num_machines > 1 and num_processes > num_sessions:
+        if is_known and train.num_machines > 1 and num_processes > num_sessions * num_sharing:
             raise ValueError(
                 f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each make "
                 f"{num_processes} processes, but a batch has only {num_sessions} sessions (rollout.groups_per_batch x "
-                "rollout.group_size); accepted: at most as many processes as sessions"
+                f"rollout.group_size); accepted: at most {num_sharing} processes per session (train.parallel.sequence)"
             )
         return self
 

@@ -245,3 +245,18 @@ def test_experts_are_spread_only_where_their_gradients_are_right() -> None:
     assert "accepted: zero_stage 1, 2 or 3" in refusal(zero_stage=0)
     assert "an adapter leaves experts as they are" in refusal(lora={})
     assert set(problems(train={"parallel": {"expert": 0}})) == {"train.parallel.expert"}
+
+
+def test_processes_share_sequences_in_whole_groups() -> None:
+    fits = job_spec_parse(spec(train={"num_ranks": 6, "parallel": {"sequence": 3}}))
+    assert (fits.train.parallel.sequence, job_spec_parse(spec()).train.parallel.sequence) == (3, 1)
+    refused = problems(train={"num_ranks": 6, "parallel": {"sequence": 4}})
+    assert "parallel.sequence: 4 does not divide the 6 processes of a machine" in refused["train"]
+    assert refused["train"].endswith("accepted: 1, 2, 3, 6")
+
+
+def test_processes_that_share_sequences_need_no_sessions_of_their_own() -> None:
+    rollout = {"groups_per_batch": 2, "group_size": 4}
+    train = {"num_machines": 2, "num_ranks": 8}
+    job_spec_parse(spec(rollout=rollout, train={**train, "parallel": {"sequence": 2}}))
+    assert "accepted: at most 1 processes per session" in problems(rollout=rollout, train=train)[""]

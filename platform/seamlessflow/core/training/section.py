@@ -47,6 +47,10 @@ class ParallelSection(SpecSection):
     """Number of processes over which the experts of a mixture-of-experts model are spread. Each holds an equal part of
     the experts, and tokens travel to the process of their expert. It must divide the number of all training processes
     and the number of experts. Qwen3-MoE and DeepSeek-V3 models can be spread."""
+    sequence: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of processes of a machine that share each sequence (Ulysses, arXiv 2309.14509): each holds a slice of its
+    tokens and, in attention, some of the heads. This divides the memory that activations take, for long contexts. It
+    must divide `num_ranks` and the model's number of attention heads."""
 
 
 class TrainSection(SpecSection):
@@ -94,7 +98,7 @@ class TrainSection(SpecSection):
     each branch separately. The gradients are the same. Models with state-space layers cannot be
     trained on trees."""
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
-    """Token budget of one forward and backward pass."""
+    """Token budget of one forward and backward pass, also if several processes share its sequences."""
     gradient_checkpointing: bool = False
     """Keep only the inputs of each layer and recompute the layer in the backward pass. This takes less memory but about
     a third more time."""
@@ -146,3 +150,14 @@ class TrainSection(SpecSection):
         if not isinstance(given, Mapping) or given.get("lora") is None:
             return given
         return {"learning_rate": LORA_LEARNING_RATE, **given}
+
+    @model_validator(mode="after")
+    def _sequences_are_shared_by_whole_groups(self) -> "TrainSection":
+        num_sharing, num_ranks = self.parallel.sequence, self.num_ranks
+        if num_ranks % num_sharing:
+            accepted = ", ".join(str(size) for size in range(1, num_ranks + 1) if num_ranks % size == 0)
+            raise ValueError(
+                f"parallel.sequence: {num_sharing} does not divide the {num_ranks} processes of a machine "
+                f"(train.num_ranks); accepted: {accepted}"
+            )
+        return self

@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from seamlessflow.core.algorithms.kl_shaping import kl_estimates
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
+from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
 from seamlessflow_workers.train.step.expert_ranks import expert_settings, grouped_by_experts
+from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import (
@@ -34,13 +35,11 @@ from seamlessflow_workers.train.step.metrics import (
     statistics_of_all_ranks,
     update_metrics,
 )
-from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, own_micro_batches, plan_batch
+from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.step.offload import StatesMover
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
-from seamlessflow_workers.train.step.sampled import Masks
-from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
@@ -59,9 +58,11 @@ class TrainEngine:
         """Call `process_group_start` first. Raises ModelLoadError."""
         self._spec = spec
         self._device = training_device()
+        self._forward = ForwardPass(self._device, sequence_group(spec.train.parallel.sequence))
         self._micro_batch_tokens = spec.train.micro_batch_tokens
         if self._device.type == "cpu":
-            self._micro_batch_tokens = min(self._micro_batch_tokens, _MAX_MICRO_BATCH_TOKENS_CPU)
+            most = _MAX_MICRO_BATCH_TOKENS_CPU * self._forward.group.size
+            self._micro_batch_tokens = min(self._micro_batch_tokens, most)
         torch.manual_seed(spec.seed)
         policy = policy_load(
             model_path,
@@ -72,6 +73,8 @@ class TrainEngine:
             lora=spec.train.lora,
             source=spec.model.source,
             freeze_router=spec.train.freeze_router,
+            sequence_group=self._forward.group,
+            max_model_len=spec.model.max_model_len,
         )
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
@@ -183,6 +186,7 @@ class TrainEngine:
             is_tree=self._spec.train.tree,
             is_offline=self._spec.data.is_offline,
             masks=masks,
+            num_sharing=self._forward.group.size,
         )
 
     @torch.no_grad()
@@ -194,7 +198,7 @@ class TrainEngine:
         Groups that are solved or hopeless have no advantages, and their entropy differs from that of the others.
         Without them the means would describe only tasks about which the policy is still unsure.
         """
-        for micro_batch, counts in self._own(plan.measured):
+        for micro_batch, counts in self._forward.share(plan.measured):
             self._loss(
                 micro_batch,
                 temperature,
@@ -223,28 +227,13 @@ class TrainEngine:
     @torch.no_grad()
     def _reference_logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
         """Return the initial policy's logprobs, [N]."""
-        inputs = self._inputs(micro_batch, temperature)
         if self._adapter is None:
             assert self._reference is not None
-            logprobs, _ = self._reference(*inputs)
+            logprobs, _ = self._forward(self._reference, micro_batch, temperature)
         else:
             with self._adapter.disabled():
-                logprobs, _ = self._engine.module(*inputs)
-        assert isinstance(logprobs, Tensor)
+                logprobs, _ = self._forward(self._engine.module, micro_batch, temperature)
         return logprobs
-
-    def _inputs(
-        self, micro_batch: MicroBatch, temperature: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float, TreeBlocks | None, Masks | None]:
-        arrays = (micro_batch.token_ids, micro_batch.rows, micro_batch.columns, micro_batch.targets)
-        token_ids, rows, columns, targets = (self._tensor(array) for array in arrays)
-        tree = None if micro_batch.tree is None else TreeBlocks(micro_batch.tree)
-        found = micro_batch.masks
-        masks = None if found is None else Masks(self._tensor(found.rows), self._tensor(found.table))
-        return token_ids, rows, columns, targets, temperature, tree, masks
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
 
     def _train(
         self,
@@ -261,14 +250,15 @@ class TrainEngine:
         """
         grad_norm = None
         num_ranks = torch.distributed.get_world_size()
-        own = self._own(plan.micro_batches)
+        own = self._forward.share(plan.micro_batches)
         for number, (micro_batch, counts) in enumerate(own, start=1):
             is_last = number == len(own)
             self._engine.set_gradient_accumulation_boundary(is_last)
             with watch.part("forward"):
                 loss = self._loss(micro_batch, temperature, step_version, statistics if counts else None)
             with watch.part("backward"):
-                # DeepSpeed averages over ranks, but the loss of a batch is the sum of its parts.
+                # DeepSpeed averages over all ranks, but the gradient of a batch is the sum of what they contribute:
+                # their own micro-batches, or their own tokens of those that they share.
                 self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
             with watch.part("optimizer"):
                 if is_last and self._is_plain:
@@ -281,11 +271,6 @@ class TrainEngine:
             grad_norm = float(self._engine.get_global_grad_norm())
         return grad_norm
 
-    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
-        """Return this rank's share. All ranks get equally many, since they gather partitioned weights together."""
-        rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        return own_micro_batches(micro_batches, rank=rank, num_ranks=num_ranks)
-
     def _loss(
         self,
         micro_batch: MicroBatch,
@@ -295,12 +280,11 @@ class TrainEngine:
         *,
         weight: float = 1.0,
     ) -> Tensor:
-        tensor = self._tensor
-        inputs = self._inputs(micro_batch, temperature)
+        tensor = self._forward.tensor
         reference_logprobs = None
         if self._spec.algorithm.needs_reference and not self._spec.algorithm.is_kl_in_reward:
             reference_logprobs = self._reference_logprobs(micro_batch, temperature)
-        logprobs, entropies = self._engine(*inputs)
+        logprobs, entropies = self._forward(self._engine, micro_batch, temperature)
         terms = TokenTerms(
             behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),
             advantages_positive=tensor(micro_batch.advantages_positive),

@@ -42,6 +42,15 @@ class TokenMasks:
     rows: Ints
     table: NDArray[np.uint8]
 
+    def of(self, places: Ints) -> "TokenMasks | None":
+        """Return the masks of some of the tokens, with only their part of the table; None if all are free."""
+        rows = self.rows[places]
+        if (rows == FREE).all():
+            return None
+        used, numbers = np.unique(rows, return_inverse=True)
+        num_free = int(used[0] == FREE)
+        return TokenMasks(numbers - num_free, self.table[used[num_free:]])
+
 
 @dataclass(frozen=True, slots=True)
 class GuideMasks:
@@ -52,13 +61,8 @@ class GuideMasks:
     is_unknown: NDArray[np.bool_]  # [T]
 
     def of(self, places: Ints) -> TokenMasks | None:
-        """Return the masks of some tokens, with only their part of the table; None if they were sampled freely."""
-        rows = self.rows[places]
-        if (rows == FREE).all():
-            return None
-        used, numbers = np.unique(rows, return_inverse=True)
-        num_free = int(used[0] == FREE)
-        return TokenMasks(numbers - num_free, self.table[used[num_free:]])
+        """Return the masks of some tokens; None if they were sampled freely."""
+        return TokenMasks(self.rows, self.table).of(places)
 
 
 class MaskMaker:

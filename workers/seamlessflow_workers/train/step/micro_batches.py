@@ -22,6 +22,7 @@ from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.packing import Pack, deal, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow_workers.train.sequence_parallel.slices import rows_pad
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, TokenMasks
 
 # Late in training most samples have no advantage, and measuring all of them would cost more than training the others.
@@ -32,7 +33,9 @@ MEASURED_STRIDE = 4
 class MicroBatch:
     """R rows of up to L inputs; N trained tokens, each predicted at (rows[i], columns[i]). R is 1 with a `tree`."""
 
-    token_ids: NDArray[np.int64]  # [R, L], padded with 0
+    token_ids: NDArray[
+        np.int64
+    ]  # [R, L], padded with 0; a tree too, to a length that its ranks can share equally
     rows: NDArray[np.int64]  # [N]
     columns: NDArray[np.int64]  # [N] position of the logits: that of the previous token on the same path
     targets: NDArray[np.int64]  # [N]
@@ -47,6 +50,11 @@ class MicroBatch:
     num_sequences: int
     tree: TreeLayout | None = None
     masks: TokenMasks | None = None  # None: all N tokens were sampled freely
+
+    @property
+    def num_row_tokens(self) -> int:
+        """The length of each row as attention sees it."""
+        return self.token_ids.shape[1] if self.tree is None else self.tree.num_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +86,13 @@ def plan_batch(
     is_tree: bool = False,
     is_offline: bool = False,
     masks: GuideMasks | None = None,
+    num_sharing: int = 1,
 ) -> TrainPlan:
     """Apply the staleness rule, weight the tokens, and cut the batch. `masks`: those of its guided answers.
 
     Samples without any advantage get no backward pass, unless KL or entropy needs one or `computes_all`. One in
     MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
-    version of this job, so it is never stale.
+    version of this job, so it is never stale. Rows are as long as `num_sharing` ranks can share equally.
     Raises ValueError if the batch trains a token that nothing predicts, or contains trees while `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
@@ -115,7 +124,9 @@ def plan_batch(
     computed, flat = (num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient
     measured = _every_few(flat, batch.header.number)
     oldest = lags.oldest[(num_admitted > 0) & (not is_offline)]
-    marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales, masks=masks)
+    marked = _Marked(
+        batch=batch, layout=layout, admitted=admitted, scales=scales, masks=masks, num_sharing=num_sharing
+    )
     return TrainPlan(
         micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),
         measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
@@ -164,6 +175,7 @@ class _Marked:
     admitted: NDArray[np.bool_]  # [T]
     scales: NDArray[np.float64]  # [T]
     masks: GuideMasks | None
+    num_sharing: int  # ranks that share a row
 
 
 def _micro_batches(
@@ -251,7 +263,7 @@ def _micro_batch(
 ) -> MicroBatch:
     batch, scale = marked.batch, marked.scales[places]
     return MicroBatch(
-        token_ids=token_ids,
+        token_ids=rows_pad(token_ids, marked.num_sharing),
         rows=rows,
         columns=columns,
         targets=batch.token_ids[places].astype(np.int64),

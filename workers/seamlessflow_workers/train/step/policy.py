@@ -16,6 +16,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype, LoraSection
+from seamlessflow_workers.train.sequence_parallel.attention import SequencePass
+from seamlessflow_workers.train.sequence_parallel.collectives import ALONE, SequenceGroup
+from seamlessflow_workers.train.sequence_parallel.support import sequence_attention_enable
 from seamlessflow_workers.train.step.adapter import Adapter, adapter_attach
 from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropies
 from seamlessflow_workers.train.step_engine import ModelLoadError
@@ -77,14 +80,20 @@ class Policy(nn.Module):
         temperature: float,
         tree: TreeBlocks | None = None,
         masks: Masks | None = None,
+        sequence: SequencePass | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return (logprobs [N] with a gradient, entropies [N] with one if wanted), in float32 or wider.
 
         `masks`: those under which the tokens were sampled. With `tree`, the only row of `token_ids` is a flat tree; the
-        model must have been loaded for trees.
+        model must have been loaded for trees. With `sequence`, the other arguments describe this rank's slice of the
+        tokens; the model must have been loaded for that group of ranks.
         """
         self._positions = (rows, columns)
-        structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
+        structure: dict[str, Any] = {} if tree is None else {"tree": tree}
+        if sequence is not None:
+            structure |= {"sequence": sequence, "position_ids": sequence.positions}
+        elif tree is not None:
+            structure["position_ids"] = _positions(tree, token_ids.device)
         logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         self._positions = None
         return logprobs_and_entropies(
@@ -120,11 +129,14 @@ def policy_load(
     lora: LoraSection | None = None,
     source: str = "",
     freeze_router: bool = False,
+    sequence_group: SequenceGroup = ALONE,
+    max_model_len: int = 0,
 ) -> Policy:
     """Load a policy from local files only. Raises ModelLoadError.
 
     With `is_tree` every row will be a flat tree. With `lora` only an adapter takes gradients, and `source` names the
-    model in the adapter's configuration. With `freeze_router` routers take none.
+    model in the adapter's configuration. With `freeze_router` routers take none. The ranks of a `sequence_group` of
+    several must call it together; they share paths of at most `max_model_len` tokens.
     """
     transformers_logging.disable_progress_bar()
     try:
@@ -137,6 +149,8 @@ def policy_load(
         tree_attention_enable(model)
     if freeze_router:
         _routers_freeze(model)
+    if sequence_group.size > 1:
+        sequence_attention_enable(model, sequence_group, is_tree=is_tree, num_path_tokens_max=max_model_len)
     return Policy(
         model,
         adapter=None if lora is None else adapter_attach(model, lora, source=source),

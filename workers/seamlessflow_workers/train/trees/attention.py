@@ -31,7 +31,7 @@ _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_bac
 
 
 class TreeAttentionError(RuntimeError):
-    """The model asks its attention for something that is impossible on trees."""
+    """The model asks its attention for something that is impossible on trees, or along paths in general."""
 
 
 def tree_attention_forward(
@@ -57,14 +57,13 @@ def tree_attention_forward(
         raise TreeAttentionError(
             f"expected one row of {tree.layout.num_tokens} tokens, got {tuple(query.shape)}"
         )
-    if attention_mask is not None or dropout:
-        raise TreeAttentionError("a tree cannot be combined with another mask or with dropout")
-    if sliding_window is not None and tree.num_path_tokens_max > sliding_window:
-        raise TreeAttentionError(
-            f"a path of {tree.num_path_tokens_max} tokens is longer than the sliding window of {sliding_window}"
-        )
-    if named := [name for name in _UNSUPPORTED if options.get(name) is not None]:
-        raise TreeAttentionError(f"attention with {', '.join(named)} cannot be computed on trees")
+    attention_options_check(
+        attention_mask,
+        num_path_tokens=tree.num_path_tokens_max,
+        dropout=dropout,
+        sliding_window=sliding_window,
+        **options,
+    )
     scale = scaling if scaling is not None else float(query.shape[-1]) ** -0.5
     if query.device.type == "cuda":
         return _flex(query, key, value, tree, scale).transpose(1, 2).contiguous(), None
@@ -77,6 +76,25 @@ def tree_attention_forward(
 
 
 AttentionInterface.register(TREE_ATTENTION, tree_attention_forward)
+
+
+def attention_options_check(
+    attention_mask: Tensor | None,
+    *,
+    num_path_tokens: int,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **options: Any,
+) -> None:
+    """Raise TreeAttentionError if a model asks for more than plain attention along paths of at most so many tokens."""
+    if attention_mask is not None or dropout:
+        raise TreeAttentionError("attention along paths cannot be combined with another mask or with dropout")
+    if sliding_window is not None and num_path_tokens > sliding_window:
+        raise TreeAttentionError(
+            f"a path of {num_path_tokens} tokens is longer than the sliding window of {sliding_window}"
+        )
+    if named := [name for name in _UNSUPPORTED if options.get(name) is not None]:
+        raise TreeAttentionError(f"attention with {', '.join(named)} cannot be computed along paths")
 
 
 class BlockAttention(torch.autograd.Function):

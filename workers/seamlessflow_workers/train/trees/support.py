@@ -19,9 +19,9 @@ from seamlessflow_workers.train.trees.attention import TREE_ATTENTION, TreeAtten
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 
 # Relative to the largest logit: bfloat16 has 8 bits, and sums over a model's depth lose some more.
-_PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-3, torch.float64: 1e-9}
+PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-3, torch.float64: 1e-9}
 # One fork in the middle of a sample and one near its beginning, so that siblings are adjacent.
-_PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
+PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
 _TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 
@@ -37,12 +37,11 @@ class TreeRefused(ModelLoadError):
 
 def tree_attention_enable(model: PreTrainedModel) -> None:
     """Make `model` take `tree=`, and only that. Raises TreeRefused, after restoring the model."""
-    reason = _reason_against(model)
+    reason = reason_against_other_attention(model)
     if reason is not None:
         raise TreeRefused(model, reason)
     before = model.config._attn_implementation
-    num_tokens = _PROBE_LAYOUT.num_tokens
-    ids = (torch.arange(num_tokens) * 7 + 3).remainder(min(97, model.config.get_text_config().vocab_size))
+    ids = probe_ids(model)
     model.eval()  # a policy never drops anything
     expected = _branch_logits(model, ids)
     try:
@@ -52,17 +51,24 @@ def tree_attention_enable(model: PreTrainedModel) -> None:
         model.set_attn_implementation(before)
         raise TreeRefused(model, str(error)) from error
     worst = float((found - expected).abs().max() / expected.abs().max())
-    if not worst <= _PROBE_TOLERANCES[model.dtype]:
+    if not worst <= PROBE_TOLERANCES[model.dtype]:
         model.set_attn_implementation(before)
         raise TreeRefused(model, f"its logits on a tree differ from those on the branches (by {worst:.1%})")
 
 
-def _reason_against(model: PreTrainedModel) -> str | None:
+def probe_ids(model: PreTrainedModel) -> Tensor:
+    """Return tokens that the model knows, for PROBE_LAYOUT, [T]."""
+    num_known: int = model.config.get_text_config().vocab_size
+    return (torch.arange(PROBE_LAYOUT.num_tokens) * 7 + 3).remainder(min(97, num_known))
+
+
+def reason_against_other_attention(model: PreTrainedModel) -> str | None:
+    """Return why only the model's own attention computes it, in a clause; None if ours can take its place."""
     config: Any = model.config.get_text_config()
     layers = set(getattr(config, "layer_types", None) or ())
     if model._is_stateful or (others := layers - _TREE_LAYERS):
         named = f" ({', '.join(sorted(others))})" if not model._is_stateful else ""
-        return f"its layers{named} carry a state from token to token, which would leak between branches"
+        return f"its layers{named} carry a state from token to token, outside attention"
     if not model._supports_attention_backend:
         return "its attention cannot be replaced"
     return None
@@ -72,7 +78,7 @@ def _reason_against(model: PreTrainedModel) -> str | None:
 def _branch_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
     """Return the logits of a tree's tokens, [T, vocabulary], each from the last branch that contains it."""
     logits: dict[int, Tensor] = {}
-    for pieces in _PROBE_LAYOUT.paths():
+    for pieces in PROBE_LAYOUT.paths():
         tokens = torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])
         row = model(input_ids=ids[tokens][None].to(model.device), use_cache=False).logits[0]
         logits.update(zip(tokens.tolist(), row, strict=True))
@@ -81,7 +87,7 @@ def _branch_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _tree_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
-    positions = torch.from_numpy(_PROBE_LAYOUT.positions)[None].to(model.device)
+    positions = torch.from_numpy(PROBE_LAYOUT.positions)[None].to(model.device)
     inputs = {"input_ids": ids[None].to(model.device), "position_ids": positions, "use_cache": False}
-    logits: Tensor = model(**inputs, tree=TreeBlocks(_PROBE_LAYOUT)).logits[0]
+    logits: Tensor = model(**inputs, tree=TreeBlocks(PROBE_LAYOUT)).logits[0]
     return logits.float()

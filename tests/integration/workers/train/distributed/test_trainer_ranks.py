@@ -104,6 +104,22 @@ def test_two_ranks_give_the_loss_curve_of_one(
         assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
 
 
+def test_ranks_that_share_sequences_give_the_loss_curve_of_one(
+    alone: Sequence, tmp_path: Path, trainer_model: Path, start_planes: Callable[..., Planes]
+) -> None:
+    together = run_through(
+        folder_with(trainer_model, tmp_path / "run"),
+        start_planes(num_updates=NUM_UPDATES),
+        zero_stage=3,
+        num_ranks=2,
+        train={"parallel": {"sequence": 2}},
+    )
+    assert list(together) == list(alone)
+    for name in METRICS:
+        curve = [publication.metrics[name] for publication in together.values()]
+        assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
+
+
 LORA = {"rank": 3, "alpha": 12.0}
 KL_IN_REWARD = {"name": "reinforce_plus_plus", "kl_coef": 0.1}
 TOGETHER_WITH: dict[str, tuple[int, dict[str, Any]]] = {
