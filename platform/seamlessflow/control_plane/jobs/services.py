@@ -24,6 +24,7 @@ from seamlessflow.control_plane.common.errors import (
 from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.control_plane.jobs.attention_heads import heads_check
 from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
@@ -103,6 +104,7 @@ def job_submit(
     spec = _family_recorded(spec, model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     experts_check(model_path, spec.train)
+    heads_check(model_path, spec.train)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
     shape = model_shape_read(model_path)
