@@ -26,7 +26,13 @@ from tests.integration.workers.train.step.trainer_deepspeed_check import (
     oracle_of,
 )
 
-CASES = (("qwen3_moe", 1), ("qwen3_moe", 3), ("deepseek_v3", 2))  # family and ZeRO stage
+CASES = {  # family, ZeRO stage and how many ranks share each sequence
+    "qwen3_moe, stage 1": ("qwen3_moe", 1, 1),
+    "qwen3_moe, stage 3": ("qwen3_moe", 3, 1),
+    "deepseek_v3, stage 2": ("deepseek_v3", 2, 1),
+    "qwen3_moe, stage 3, sequences shared": ("qwen3_moe", 3, 2),
+    "deepseek_v3, stage 2, sequences shared": ("deepseek_v3", 2, 2),
+}
 
 
 def own_gradients(engine: TrainEngine, exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -45,10 +51,11 @@ def own_gradients(engine: TrainEngine, exact: Mapping[str, Tensor]) -> dict[str,
     return {**found, **{name: exact[name.removeprefix("model.")] for name in names}}
 
 
-def check(family: str, stage: int, models: Path, folder: Path) -> dict[str, Any]:
+def check(case: str, models: Path, folder: Path) -> dict[str, Any]:
+    family, stage, num_sharing = CASES[case]
     model_path = models / family
     exact = exact_model(model_path)
-    spec = spec_of(stage, num_ranks=2, parallel={"expert": 2})
+    spec = spec_of(stage, num_ranks=2, parallel={"expert": 2, "sequence": num_sharing})
     batch = noisy_batch(exact)
     logprobs = exact_logprobs(exact, batch)
     oracle = oracle_of(batch, logprobs, spec)
@@ -70,14 +77,14 @@ def check(family: str, stage: int, models: Path, folder: Path) -> dict[str, Any]
         num_numbers += found.numel()
     torch.distributed.all_reduce(worst, torch.distributed.ReduceOp.MAX)
     return {
-        "case": f"{family}, stage {stage}",
+        "case": case,
         "loss_error": abs(metrics["train/loss"] - oracle.loss),
         "worst_gradient_error": float(worst),
         "grad_norm": norm,
         "grad_norm_error": abs(metrics["train/grad_norm"] - norm) / norm,
         "share_of_numbers": num_numbers / sum(parameter.numel() for parameter in exact.parameters()),
         "is_published_as_stored": same(published, load_file(model_path / "model.safetensors")),
-        "is_resumed_to_the_bit": is_resumed(engine, model_path, folder / f"{family}-{stage}"),
+        "is_resumed_to_the_bit": is_resumed(engine, model_path, folder / case),
     }
 
 
@@ -99,8 +106,8 @@ def is_resumed(engine: TrainEngine, model_path: Path, folder: Path) -> bool:
 
 
 def main(models: Path, folder: Path) -> None:
-    for family, stage in CASES:
-        row = check(family, stage, models, folder)
+    for case in CASES:
+        row = check(case, models, folder)
         if torch.distributed.get_rank() == 0:
             print(json.dumps(row), flush=True)
 
