@@ -1,39 +1,56 @@
-"""Finds what this host computes with: its GPUs, its cores and their memory. It takes nothing and changes nothing.
+"""Finds what this host computes with: its GPUs with their cores, its processor, its memory. It changes nothing.
 
-Invariant: no call here initialises CUDA, because children are forked later, and a driver's context cannot be forked.
+GPUs are asked of NVML; where it is missing, the driver's files in /proc and /dev tell less. The kernel's files tell
+what is near a GPU. Invariant: no call here initialises CUDA, because children are forked later, and a driver's context
+cannot be forked.
 """
 
+import logging
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seamlessflow.core.types.device_cores import share_cores
 from seamlessflow.core.types.devices import Device, DeviceKind, select_gpus
+from seamlessflow_workers.supervisor.nvml import (
+    DeviceHealth,
+    FoundGpu,
+    NvmlUnavailable,
+    nvml_gpus,
+    nvml_health,
+)
 
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
 DEVICE_NODES = Path(
     "/dev"
 )  # some sandboxes and containers expose devices without the driver's files in /proc
 PROCESSORS = Path("/proc/cpuinfo")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+CORES = Path("/sys/devices/system/cpu")
 UNNAMED_GPU = "NVIDIA device"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NONE_VISIBLE = ("", "-1", "NoDevFiles")
 
+log = logging.getLogger(__name__)
+
 
 def find_gpus() -> tuple[Device, ...]:
-    """Return all GPUs of the host in the order of the driver; what it does not tell is missing."""
-    if not NVIDIA_DEVICES.is_dir():
-        nodes = len(list(DEVICE_NODES.glob("nvidia[0-9]*")))
-        return tuple(Device(id=str(n), kind="cuda", name=UNNAMED_GPU, memory_bytes=0) for n in range(nodes))
-    told = [_fields(folder / "information") for folder in sorted(NVIDIA_DEVICES.iterdir())]
+    """Return all GPUs of the host in the order of the driver, each with its part of the cores that we may use."""
+    found = _found_gpus()
+    usable = frozenset(os.sched_getaffinity(0))
+    near = [_cores_near(gpu.pci) & usable or usable for gpu in found]
+    shares = share_cores(near, _siblings(usable))
     return tuple(
         Device(
-            id=fields.get("GPU UUID", str(number)),
+            id=gpu.uuid,
             kind="cuda",
-            name=fields.get("Model", UNNAMED_GPU),
-            memory_bytes=0,
+            name=gpu.name,
+            memory_bytes=gpu.memory_bytes,
+            numa=_numa_node(gpu.pci),
+            cores=cores,
         )
-        for number, fields in enumerate(told)
+        for gpu, cores in zip(found, shares, strict=True)
     )
 
 
@@ -49,6 +66,17 @@ def default_device() -> DeviceKind:
     return "cuda" if find_gpus() else "cpu"
 
 
+def probe_devices(devices: Sequence[Device]) -> dict[str, DeviceHealth]:
+    """Return how the devices are, by id: those of which the host tells it. It may take a while."""
+    gpus = [device.id for device in devices if device.kind == "cuda"]
+    if not gpus or not _has_driver():
+        return {}
+    try:
+        return nvml_health(gpus)
+    except NvmlUnavailable:  # `find_gpus` has said so
+        return {}
+
+
 def memory_bytes() -> int:
     """Return the host's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -58,14 +86,65 @@ def processor_name() -> str:
     return _fields(PROCESSORS).get("model name") or platform.machine()
 
 
-def _fields(path: Path) -> dict[str, str]:
-    """Return the first value of each `key : value` line; nothing if the file cannot be read."""
+def _found_gpus() -> list[FoundGpu]:
+    if not _has_driver():
+        return []
     try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
+        return nvml_gpus()
+    except NvmlUnavailable as error:
+        log.warning("%s; the memory of GPUs and their health are not known", error)
+    if not NVIDIA_DEVICES.is_dir():
+        return [FoundGpu(str(number), UNNAMED_GPU, 0, "") for number in range(len(_nodes()))]
+    told = [(folder.name, _fields(folder / "information")) for folder in sorted(NVIDIA_DEVICES.iterdir())]
+    return [
+        FoundGpu(fields.get("GPU UUID", str(number)), fields.get("Model", UNNAMED_GPU), 0, pci)
+        for number, (pci, fields) in enumerate(told)
+    ]
+
+
+def _has_driver() -> bool:
+    return NVIDIA_DEVICES.is_dir() or bool(_nodes())
+
+
+def _nodes() -> list[Path]:
+    return list(DEVICE_NODES.glob("nvidia[0-9]*"))
+
+
+def _cores_near(pci: str) -> frozenset[int]:
+    return _core_list(PCI_DEVICES / pci / "local_cpulist") if pci else frozenset()
+
+
+def _numa_node(pci: str) -> int | None:
+    text = _text(PCI_DEVICES / pci / "numa_node") if pci else ""
+    return int(text) if text.isdigit() else None  # -1: the host has only one
+
+
+def _siblings(cores: frozenset[int]) -> set[frozenset[int]]:
+    """Return which cores are threads of the same physical one."""
+    return {_core_list(CORES / f"cpu{core}" / "topology" / "thread_siblings_list") for core in cores}
+
+
+def _core_list(path: Path) -> frozenset[int]:
+    """Read the kernel's lists, such as `0-3,8`; nothing if there is none."""
+    cores: set[int] = set()
+    for part in filter(None, _text(path).split(",")):
+        first, _, last = part.partition("-")
+        cores.update(range(int(first), int(last or first) + 1))
+    return frozenset(cores)
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """Return the first value of each `key : value` line."""
     fields: dict[str, str] = {}
-    for line in lines:
+    for line in _text(path).splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
     return fields
+
+
+def _text(path: Path) -> str:
+    """Return the contents of one of the kernel's files; "" if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

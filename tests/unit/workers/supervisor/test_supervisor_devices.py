@@ -87,32 +87,3 @@ def test_gpus_are_refused_where_there_are_none(read: Read, monkeypatch: pytest.M
 def test_the_host_has_its_own_name_unless_another_is_given(read: Read) -> None:
     assert read().host == os.uname().nodename
     assert read(SEAMLESSFLOW_HOST_NAME="node-7").host == "node-7"
-
-
-def test_gpus_without_the_drivers_pages_are_found_by_their_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inventory, "NVIDIA_DEVICES", tmp_path / "gpus")
-    monkeypatch.setattr(inventory, "DEVICE_NODES", tmp_path)
-    assert inventory.default_device() == "cpu"
-
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-
-    assert inventory.default_device() == "cuda"
-    assert [(one.id, one.name) for one in inventory.find_gpus()] == [
-        ("0", "NVIDIA device"),
-        ("1", "NVIDIA device"),
-    ]
-
-
-def test_the_drivers_pages_tell_uuid_and_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "NVIDIA_DEVICES", tmp_path)
-    for number, name in enumerate(("0000:17:00.0", "0000:2a:00.0")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "information").write_text(f"Model: \t NVIDIA A100\nGPU UUID: \t GPU-{number}\nIRQ: 5\n")
-    assert [(one.id, one.name) for one in inventory.find_gpus()] == [
-        ("GPU-0", "NVIDIA A100"),
-        ("GPU-1", "NVIDIA A100"),
-    ]
