@@ -20,6 +20,7 @@ from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
+from seamlessflow.core.training.section import AUTO, MAX_RANKS
 from seamlessflow.core.training.section import LoraSection as LoraSection
 from seamlessflow.core.training.section import TrainObjective as TrainObjective
 from seamlessflow.core.training.section import TrainSection as TrainSection
@@ -196,18 +197,32 @@ class JobSpec(SpecSection):
 
     @model_validator(mode="after")
     def _batch_has_work_for_all(self) -> "JobSpec":
-        train, rollout = self.train, self.rollout
-        num_processes = train.num_machines * train.num_ranks
-        num_sharing = train.parallel.sequence
-        num_sessions = rollout.groups_per_batch * rollout.group_size
-        is_known = not self.data.is_offline  # an offline dataset is counted later
-        if is_known and train.num_machines > 1 and num_processes > num_sessions * num_sharing:
+        train, num_sessions = self.train, self._num_sessions
+        num_ranks, num_sharing = train.least_ranks, train.parallel.sequence
+        num_processes = train.num_machines * num_ranks
+        if num_sessions is not None and train.num_machines > 1 and num_processes > num_sessions * num_sharing:
             raise ValueError(
-                f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each make "
+                f"train.num_machines: {train.num_machines} machines with {num_ranks} processes each make "
                 f"{num_processes} processes, but a batch has only {num_sessions} sessions (rollout.groups_per_batch x "
                 f"rollout.group_size); accepted: at most {num_sharing} processes per session (train.parallel.sequence)"
             )
         return self
+
+    def on_devices(self, num_devices: int) -> "JobSpec":
+        """Return the spec for training on machines with so many devices each: `train.num_ranks` is a number."""
+        if self.train.num_ranks != AUTO:
+            return self
+        train, num_sessions = self.train, self._num_sessions
+        most = num_devices
+        if num_sessions is not None:
+            most = min(most, num_sessions * train.parallel.sequence // train.num_machines)
+        num_ranks = max(1, min(most, MAX_RANKS) // train.least_ranks) * train.least_ranks
+        return self.model_copy(update={"train": train.model_copy(update={"num_ranks": num_ranks})})
+
+    @property
+    def _num_sessions(self) -> int | None:
+        """The sessions of a batch; None for an offline dataset, which is counted later."""
+        return None if self.data.is_offline else self.rollout.groups_per_batch * self.rollout.group_size
 
     @property
     def overlong_tokens(self) -> int:

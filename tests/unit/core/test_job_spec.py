@@ -260,3 +260,26 @@ def test_processes_that_share_sequences_need_no_sessions_of_their_own() -> None:
     train = {"num_machines": 2, "num_ranks": 8}
     job_spec_parse(spec(rollout=rollout, train={**train, "parallel": {"sequence": 2}}))
     assert "accepted: at most 1 processes per session" in problems(rollout=rollout, train=train)[""]
+
+
+def test_ranks_follow_the_devices_of_the_machine_as_far_as_a_batch_has_sessions() -> None:
+    rollout = {"groups_per_batch": 2, "group_size": 4}
+
+    def ranks(num_devices: int, **train: Any) -> int:
+        return (
+            job_spec_parse(spec(rollout=rollout, train=train)).on_devices(num_devices).train.known_num_ranks
+        )
+
+    assert (ranks(1), ranks(4), ranks(16)) == (1, 4, 8)
+    assert ranks(16, num_machines=3) == 2
+    assert ranks(4, num_ranks=2) == 2
+    assert job_spec_parse(recorded()).on_devices(16).train.known_num_ranks == 16
+
+
+@pytest.mark.parametrize("given", [0, 65, 2.5, "four", True, None])
+def test_ranks_that_are_neither_a_number_nor_auto_are_refused_in_one_sentence(given: object) -> None:
+    refused = problems(train={"num_ranks": given})
+    assert list(refused) == ["train.num_ranks"]
+    assert (
+        f"{given!r} is not accepted; accepted: auto, or a number from 1 to 64" in refused["train.num_ranks"]
+    )

@@ -34,6 +34,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
+from seamlessflow_workers.process.device_environment import trainer_environment
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 
 LINE_BYTES = 1 << 20
@@ -73,12 +74,20 @@ class ControlledChild(WarmChild):
                 *(("--rendezvous-fd", str(meeting)) if is_of_gang else ()),
             ),
             environment={
-                **DEVICE_ENVIRONMENT[settings.device],
+                **self._device_environment(),
                 "SEAMLESSFLOW_LISTEN_HOST": settings.listen_host,
                 "SEAMLESSFLOW_ADVERTISED_HOST": settings.advertised_host,
             },
             inherited_fds=(descriptor, meeting) if is_of_gang else (descriptor,),
         )
+
+    def _device_environment(self) -> dict[str, str]:
+        settings = self._dependencies.settings
+        if self.key.role is not Role.TRAIN:
+            return DEVICE_ENVIRONMENT[settings.device]
+        if not settings.devices:
+            raise ChildFailure("every device of this machine is cordoned")
+        return trainer_environment(settings.devices)
 
     async def _spawn(self) -> None:
         try:

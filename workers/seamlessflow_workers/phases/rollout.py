@@ -24,6 +24,7 @@ from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
+from seamlessflow_workers.process.device_environment import devices_environment
 from seamlessflow_workers.rollout.front import Front
 from seamlessflow_workers.weights.manifest import WeightsReadError
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
@@ -54,12 +55,17 @@ class RolloutChild(WarmChild):
         settings, kind = self._dependencies.settings, spec.rollout.engine
         if problem := settings.engines[kind].problem:
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
+        if not settings.devices:
+            raise ChildFailure("every device of this machine is cordoned")
         weights = self.phase.order.weights if self.phase else self.warm_process.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
             self._served_version = weights.version
-        return ChildCommand((*settings.engine_commands[kind], *self._engine_flags(spec), *flags))
+        return ChildCommand(
+            (*settings.engine_commands[kind], *self._engine_flags(spec), *flags),
+            environment=devices_environment(settings.devices),
+        )
 
     def _spec(self) -> JobSpec:
         try:

@@ -4,10 +4,14 @@ It takes devices of the machine and returns variables and cores; it starts nothi
 of devices is meant sees no GPU besides them, and starts no more threads than they have cores.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
 
 from seamlessflow.core.types.devices import Device
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
+
+TRAINER_DEVICES_VARIABLE = "SEAMLESSFLOW_TRAINER_DEVICES"  # JSON: which device each rank of a trainer gets
 
 
 def devices_environment(devices: Sequence[Device]) -> dict[str, str]:
@@ -27,3 +31,14 @@ def devices_environment(devices: Sequence[Device]) -> dict[str, str]:
 def devices_cores(devices: Sequence[Device], *, otherwise: Collection[int]) -> frozenset[int]:
     """Return the cores of these devices, or `otherwise` if they are not known."""
     return frozenset(core for device in devices for core in device.cores) or frozenset(otherwise)
+
+
+def trainer_environment(devices: Sequence[Device]) -> dict[str, str]:
+    """Return the variables of a trainer, which shares these devices out to its ranks."""
+    told = msgspec.json.encode(list(devices)).decode()
+    return {**devices_environment(devices), TRAINER_DEVICES_VARIABLE: told}
+
+
+def trainer_devices(environment: Mapping[str, str]) -> list[Device]:
+    """Return the devices that a trainer was started with; none if it was started without a supervisor."""
+    return msgspec.json.decode(environment.get(TRAINER_DEVICES_VARIABLE, "[]"), type=list[Device])

@@ -1,10 +1,11 @@
 """The training section of the job spec: the optimizer, what is trained, by how many processes, and what is kept."""
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.types.transports import WeightTransport
@@ -14,6 +15,21 @@ LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 EXPERT_PARALLEL_FAMILIES = ("qwen3_moe", "deepseek_v3")
 LORA_LEARNING_RATE = 1e-5  # the default for an adapter
 Beta = Annotated[float, Field(ge=0, lt=1)]
+MAX_RANKS = 64
+AUTO: Literal["auto"] = "auto"
+
+
+def _auto_or_number(given: Any) -> Any:
+    """Refuse what is neither in one sentence; a union would say two."""
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    if given == AUTO or (is_number and 1 <= given <= MAX_RANKS):
+        return given
+    raise ValueError(f"{given!r} is not accepted; accepted: auto, or a number from 1 to {MAX_RANKS}")
+
+
+NumRanks = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_RANKS)] | Literal["auto"], BeforeValidator(_auto_or_number)
+]
 
 
 class TrainObjective(StrEnum):
@@ -80,9 +96,9 @@ class TrainSection(SpecSection):
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
     """ZeRO stage: what the training processes shard (1: optimizer states; 2: also gradients; 3: also
     weights)."""
-    num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of training processes per machine, one for each GPU. They share each batch, and ZeRO shards its states
-    across them."""
+    num_ranks: NumRanks = AUTO
+    """Number of training processes per machine. They share each batch, and ZeRO shards its states across them. `auto`:
+    one for each device (GPU) of the machine, at most as many as a batch has sessions."""
     num_machines: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of machines that train together, with `num_ranks` processes each. Training waits until all of them are
     available. They must see the artifacts and the model under the same paths."""
@@ -122,7 +138,7 @@ class TrainSection(SpecSection):
 
     def _against_spread_experts(self) -> list[tuple[bool, str]]:
         """Return (whether it is set, why it is refused) for each option that does not go with spread experts."""
-        num_processes = self.num_machines * self.num_ranks
+        num_processes = self.num_machines * self.least_ranks
         return [
             (
                 num_processes % self.parallel.expert != 0,
@@ -153,7 +169,7 @@ class TrainSection(SpecSection):
 
     @model_validator(mode="after")
     def _sequences_are_shared_by_whole_groups(self) -> "TrainSection":
-        num_sharing, num_ranks = self.parallel.sequence, self.num_ranks
+        num_sharing, num_ranks = self.parallel.sequence, self.least_ranks
         if num_ranks % num_sharing:
             accepted = ", ".join(str(size) for size in range(1, num_ranks + 1) if num_ranks % size == 0)
             raise ValueError(
@@ -161,3 +177,17 @@ class TrainSection(SpecSection):
                 f"(train.num_ranks); accepted: {accepted}"
             )
         return self
+
+    @property
+    def least_ranks(self) -> int:
+        """Return how many processes each machine runs at least; if they follow its devices, they are a multiple."""
+        if self.num_ranks != AUTO:
+            return self.num_ranks
+        spread = self.parallel.expert // math.gcd(self.parallel.expert, self.num_machines)
+        return math.lcm(self.parallel.sequence, spread)
+
+    @property
+    def known_num_ranks(self) -> int:
+        """Return `num_ranks` of a spec for a machine whose devices are known (`JobSpec.on_devices`)."""
+        assert self.num_ranks != AUTO
+        return self.num_ranks

@@ -8,10 +8,11 @@ import logging
 import socket
 import sys
 
+from seamlessflow.core.liveness.device_errors import is_device_error
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.control import die_with_parent, end_process
 from seamlessflow_workers.train.distributed.rank_commands import Load, carry_out, command_receive
-from seamlessflow_workers.train.distributed.rank_group import follower_join
+from seamlessflow_workers.train.distributed.rank_group import EXIT_DEVICE_FAILED, follower_join
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,10 @@ def main(descriptor: int) -> None:
         end_process(0, str(error))
     except (ModelLoadError, CheckpointReadError) as error:
         end_process(EXIT_NOT_LOADED, str(error))
+    except RuntimeError as error:
+        if not is_device_error(str(error)):
+            raise
+        end_process(EXIT_DEVICE_FAILED, str(error).splitlines()[0])
 
 
 def obey(connection: socket.socket, engine: StepEngine) -> None:

@@ -7,6 +7,7 @@ leader is gone, the state in memory is lost: the process exits, and the next one
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -15,6 +16,7 @@ from typing import TypeVar
 from seamlessflow.core.protocol.child import Begun, Doing, Ended
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow_workers.process.device_environment import trainer_devices
 from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_handshake import NotAdmitted, leader_join
 from seamlessflow_workers.train.distributed.rank_commands import (
@@ -99,7 +101,10 @@ class GangFollower:
                 f"it cannot be reached at {gang.address!r} ({error}); see --listen-host and --advertised-host of "
                 "its supervisor"
             ) from error
-        joining = asyncio.ensure_future(self._off_loop(lambda: leader_join(connection, gang)))
+        num_devices = len(trainer_devices(os.environ)) or 1
+        joining = asyncio.ensure_future(
+            self._off_loop(lambda: leader_join(connection, gang, num_devices=num_devices))
+        )
         drain = asyncio.create_task(drained.wait())
         await asyncio.wait((joining, drain), return_when=asyncio.FIRST_COMPLETED)
         drain.cancel()

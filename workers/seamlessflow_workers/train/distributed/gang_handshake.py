@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 import socket
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,7 @@ class _Hello(msgspec.Struct, frozen=True):
     gang_id: UUID
     member: int
     nonce: bytes
+    num_devices: int = 1
 
 
 class _Challenge(msgspec.Struct, frozen=True):
@@ -46,11 +47,18 @@ class _Welcome(msgspec.Struct, frozen=True):
 _Frame = TypeVar("_Frame", _Hello, _Challenge, _Answer, _Welcome)
 
 
+class Admitted(NamedTuple):
+    """A member that has proved itself."""
+
+    member: int
+    num_devices: int  # that it trains on
+
+
 class NotAdmitted(RuntimeError):
     """The other end did not prove in time that it belongs to this gang."""
 
 
-def member_admit(connection: socket.socket, gang: GangOrder) -> int:
+def member_admit(connection: socket.socket, gang: GangOrder) -> Admitted:
     """Do the leader's side; return which member this is. Raises NotAdmitted."""
     connection.settimeout(ANSWER_S)
     hello = _receive(connection, _Hello)
@@ -66,14 +74,18 @@ def member_admit(connection: socket.socket, gang: GangOrder) -> int:
         )
     _send(connection, _Welcome(gang_id=gang.gang_id))
     _configure(connection)
-    return hello.member
+    return Admitted(hello.member, hello.num_devices)
 
 
-def leader_join(connection: socket.socket, gang: GangOrder) -> None:
-    """Do a member's side; return once the leader has admitted it, however long that takes. Raises NotAdmitted."""
+def leader_join(connection: socket.socket, gang: GangOrder, *, num_devices: int) -> None:
+    """Do a member's side; return once the leader has admitted it, however long that takes. Raises NotAdmitted.
+
+    `num_devices`: how many devices this machine trains on, for the leader.
+    """
     nonce = secrets.token_bytes(_NUM_NONCE_BYTES)
     connection.settimeout(None)  # the leader's trainer may have to start first
-    _send(connection, _Hello(gang_id=gang.gang_id, member=gang.member, nonce=nonce))
+    hello = _Hello(gang_id=gang.gang_id, member=gang.member, nonce=nonce, num_devices=num_devices)
+    _send(connection, hello)
     challenge = _receive(connection, _Challenge)
     expected = _proof(gang, "leader", nonce, challenge.nonce, gang.member)
     if not hmac.compare_digest(challenge.proof, expected):

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 from uuid import UUID
 
 from seamlessflow.core.protocol.worker import GangOrder
@@ -30,15 +31,21 @@ _NOTICE_S = 1.0  # between a failed collective and the end of the connection tha
 _NUM_HANDSHAKES = 16
 
 
+class Joined(NamedTuple):
+    """A machine that has joined the gang."""
+
+    connection: socket.socket
+    num_devices: int
+
+
 class Member:
     """The connection to another machine's trainer, read by its own thread for as long as it lives."""
 
-    def __init__(
-        self, name: str, connection: socket.socket, gang_id: UUID, *, on_news: Callable[[], object]
-    ) -> None:
+    def __init__(self, name: str, joined: Joined, gang_id: UUID, *, on_news: Callable[[], object]) -> None:
         """`on_news` is called from the thread."""
         self.name = name
-        self.connection = connection
+        self.connection = joined.connection
+        self.num_devices = joined.num_devices  # that it trains on
         self.present_in = gang_id  # the last gang whose phase has begun there
         self._reason = ""
         self._gone = threading.Event()
@@ -73,8 +80,8 @@ class Member:
 
 async def members_gather(
     listening: socket.socket, gang: GangOrder, drained: asyncio.Event
-) -> dict[int, socket.socket] | None:
-    """Return connections by member once all have joined; None if drained first. Strangers are rejected."""
+) -> dict[int, Joined] | None:
+    """Return machines by member once all have joined; None if drained first. Strangers are rejected."""
     waiting_room = _WaitingRoom(gang)
     accepting = asyncio.create_task(waiting_room.accept(listening))
     drain = asyncio.create_task(drained.wait())
@@ -92,7 +99,7 @@ async def members_gather(
 
 class _WaitingRoom:
     def __init__(self, gang: GangOrder) -> None:
-        self.admitted: dict[int, socket.socket] = {}
+        self.admitted: dict[int, Joined] = {}
         self.complete = asyncio.Event()
         self._gang = gang
         self._pool = ThreadPoolExecutor(_NUM_HANDSHAKES, thread_name_prefix="handshake")
@@ -107,14 +114,14 @@ class _WaitingRoom:
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    def close(self, *, is_complete: bool) -> dict[int, socket.socket] | None:
+    def close(self, *, is_complete: bool) -> dict[int, Joined] | None:
         """Stop admitting and return the members. Unless complete, release those who had joined and return None."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
         if is_complete:
             return self.admitted
         reason = "drained before all machines of the gang had joined"
-        for connection in self.admitted.values():
+        for connection, _ in self.admitted.values():
             with contextlib.suppress(RankGone), connection:  # a member that has left already need not be told
                 command_send([connection], Release(gang_id=self._gang.gang_id, reason=reason))
         return None
@@ -124,7 +131,7 @@ class _WaitingRoom:
         # So that a stranger that sends slowly does not keep a thread for long.
         deadline = loop.call_later(2 * ANSWER_S, _hang_up, connection)
         try:
-            member = await loop.run_in_executor(self._pool, member_admit, connection, self._gang)
+            member, num_devices = await loop.run_in_executor(self._pool, member_admit, connection, self._gang)
         except NotAdmitted as error:
             logger.warning("%s was not admitted to the gang: %s", host, error)
             connection.close()
@@ -135,8 +142,8 @@ class _WaitingRoom:
             connection.close()
             return
         if former := self.admitted.pop(member, None):
-            former.close()  # its trainer was restarted
-        self.admitted[member] = connection
+            former.connection.close()  # its trainer was restarted
+        self.admitted[member] = Joined(connection, num_devices)
         logger.info("%s joined", self._gang.machines[member])
         if len(self.admitted) == len(self._gang.machines) - 1:
             self.complete.set()

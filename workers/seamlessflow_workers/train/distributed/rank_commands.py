@@ -36,6 +36,9 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
         ""  # for another machine: a file with `proof`, which it can read if it sees the same artifacts
     )
     proof: str = ""
+    cores: list[
+        int
+    ] = []  # where it computes; empty: wherever it may, or another machine, which knows its own
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):

@@ -8,6 +8,7 @@ rank 0 the others exit by themselves.
 """
 
 import logging
+import os
 import secrets
 import socket
 import subprocess
@@ -26,6 +27,8 @@ from torch._C._distributed_c10d import Store, TCPStore
 
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.liveness.device_errors import is_device_error
+from seamlessflow_workers.process.device_environment import trainer_devices
 from seamlessflow_workers.train.control import end_process
 from seamlessflow_workers.train.distributed.gang_members import Member
 from seamlessflow_workers.train.distributed.rank_commands import (
@@ -39,6 +42,7 @@ from seamlessflow_workers.train.distributed.rank_commands import (
     Step,
     command_send,
 )
+from seamlessflow_workers.train.distributed.seats import device_failure, rank_cores, seat_take
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group_start
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
@@ -47,6 +51,7 @@ from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 logger = logging.getLogger(__name__)
 
 EXIT_RANK_LOST = 4
+EXIT_DEVICE_FAILED = 5
 _LAST_WORD_S = 10.0  # the cause may stop rank 0 as well, which can report it better
 _DYING_S = 1.0
 _LOOPBACK = "127.0.0.1"
@@ -58,7 +63,9 @@ _PROOF_PREFIX = ".gang-"
 
 def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
     """Load the engine of one process, or of `train.num_ranks` processes on one machine. Raises ModelLoadError."""
+    spec = spec.on_devices(num_devices())
     if spec.train.num_ranks == 1:
+        seat_take(_seats(1)[0])
         process_group_start()
         return TrainEngine(model_path, spec)
     return gang_lead(model_path, spec, members=(), listen_host=_LOOPBACK, artifacts=None)
@@ -71,7 +78,8 @@ def gang_lead(
 
     `artifacts` is a folder that all machines must see.
     """
-    num_local = spec.train.num_ranks
+    spec = spec.on_devices(min([num_devices(), *(member.num_devices for member in members)]))
+    num_local = spec.train.known_num_ranks
     _require_devices(num_local)
     family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
     with socket.create_server((listen_host, 0), family=family) as listening:
@@ -93,15 +101,22 @@ def gang_lead(
         store_host=own_host,
         store_port=port,
         address=address,
+        cores=_seats(num_local)[0],
         model_path=str(model_path),
         spec=spec.model_dump_json().encode(),
     )
     with _artifacts_proof(artifacts) as (proof_path, proof):
         for number, member in enumerate(members, 1):
-            there = {"store_host": "", "address": "", "proof_path": proof_path, "proof": proof}
-            command_send(
-                [member.connection], msgspec.structs.replace(order, rank=number * num_local, **there)
+            there = msgspec.structs.replace(
+                order,
+                rank=number * num_local,
+                store_host="",
+                address="",
+                cores=[],
+                proof_path=proof_path,
+                proof=proof,
             )
+            command_send([member.connection], there)
         return RankGroup(order, store, members)
 
 
@@ -112,10 +127,14 @@ def gang_follow(load: Load, connection: socket.socket) -> StepEngine:
             f"does not see the artifacts of the leading machine: {Path(load.proof_path).parent} must be the same "
             "folder on all machines that train together (ARTIFACT_ROOT)"
         )
-    num_local = JobSpec.model_validate_json(load.spec).train.num_ranks
+    num_local = JobSpec.model_validate_json(load.spec).train.known_num_ranks
     _require_devices(num_local)
     here = msgspec.structs.replace(
-        load, store_host=connection.getpeername()[0], address=connection.getsockname()[0], proof_path=""
+        load,
+        store_host=connection.getpeername()[0],
+        address=connection.getsockname()[0],
+        cores=_seats(num_local)[0],
+        proof_path="",
     )
     return follower_join(here) if num_local == 1 else RankGroup(here, _store_of(here), ())
 
@@ -126,6 +145,7 @@ def follower_join(load: Load) -> TrainEngine:
 
 
 def _engine_join(load: Load, store: Store) -> TrainEngine:
+    seat_take(load.cores)
     process_group_start(
         rank=load.rank,
         local_rank=load.local_rank,
@@ -176,12 +196,12 @@ class RankGroup:
             spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS or spec.train.parallel.expert > 1
         )
         self._members = tuple(members)
-        self._local = [_Rank(number) for number in range(1, spec.train.num_ranks)]
+        num_local = spec.train.known_num_ranks
+        seats = _seats(num_local)
+        self._local = [_Rank(number) for number in range(1, num_local)]
         for rank in self._local:
-            command_send(
-                [rank.connection],
-                msgspec.structs.replace(load, rank=load.rank + rank.number, local_rank=rank.number),
-            )
+            own = {"rank": load.rank + rank.number, "local_rank": rank.number, "cores": seats[rank.number]}
+            command_send([rank.connection], msgspec.structs.replace(load, **own))
         self._connections = [*(m.connection for m in self._members), *(r.connection for r in self._local)]
         with self._explained():
             self._own = _engine_join(load, store)
@@ -234,11 +254,11 @@ class RankGroup:
         except ModelLoadError:
             raise
         except RuntimeError as error:  # collectives raise it too
+            if is_device_error(str(error)):
+                raise RankGone(device_failure(0, os.environ)) from error
             for rank in self._local:
-                if (code := rank.exit_code()) is not None:
-                    raise RankGone(
-                        f"rank {rank.number} of the trainer ended with exit code {code}"
-                    ) from error
+                if (loss := rank.loss()) is not None:
+                    raise RankGone(loss) from error
             for member in self._members:
                 if (loss := member.loss()) is not None:
                     raise RankGone(loss) from error
@@ -264,10 +284,13 @@ class _Rank:
             )
         threading.Thread(target=self._watch, name=f"rank-{number}", daemon=True).start()
 
-    def exit_code(self) -> int | None:
-        """Return the exit code, after waiting a moment for a process that is exiting; None while it lives."""
+    def loss(self) -> str | None:
+        """Return how it ended, after waiting a moment for a process that is exiting; None while it lives."""
         self._ended.wait(_DYING_S)
-        return self._process.returncode
+        code = self._process.returncode
+        if code == EXIT_DEVICE_FAILED:
+            return device_failure(self.number, os.environ)
+        return None if code is None else f"rank {self.number} of the trainer ended with exit code {code}"
 
     def _watch(self) -> NoReturn:
         """End the trainer when this rank ends, because the others would wait for it in their next collective."""
@@ -275,12 +298,21 @@ class _Rank:
         self._ended.set()
         logger.error("rank %d of the trainer ended with exit code %d", self.number, code)
         time.sleep(_LAST_WORD_S)
-        end_process(EXIT_RANK_LOST, f"rank {self.number} is gone; the trainer restarts from its checkpoint")
+        end_process(EXIT_RANK_LOST, f"{self.loss()}; the trainer restarts from its checkpoint")
+
+
+def num_devices() -> int:
+    """Return how many devices this machine trains on; without a supervisor, how many GPUs it has, and at least one."""
+    return len(trainer_devices(os.environ)) or torch.cuda.device_count() or 1
+
+
+def _seats(num_ranks: int) -> list[list[int]]:
+    return rank_cores(trainer_devices(os.environ), num_ranks)
 
 
 def _require_devices(num_ranks: int) -> None:
     if torch.cuda.is_available() and num_ranks > torch.cuda.device_count():
         raise ModelLoadError(
             f"train.num_ranks is {num_ranks}, but this machine has {torch.cuda.device_count()} GPUs; "
-            "set it to at most as many"
+            "set it to at most as many, or to auto"
         )

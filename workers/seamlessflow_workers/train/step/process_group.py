@@ -68,6 +68,8 @@ def process_group_start(
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     else:
+        if num_threads := os.environ.get("OMP_NUM_THREADS"):
+            torch.set_num_threads(int(num_threads))
         # Before the group, because NCCL takes the current device, which is the first one for every rank by default.
         torch.cuda.set_device(training_device())
     backend = "nccl" if torch.cuda.is_available() else "gloo"

@@ -1,5 +1,6 @@
 """Several processes that train together, from outside: one's loss curve, and a kill -9 of any of them."""
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from seamlessflow.core.protocol.child import Ended, Failed, Ready
 from seamlessflow.core.protocol.worker import Publication
+from seamlessflow.core.types.devices import Device
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from tests.fixtures.machine_devices import core_device
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,
@@ -32,23 +35,42 @@ METRICS = ("train/loss", "train/grad_norm", "train/entropy", "train/ess", "train
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 Sequence = dict[int, Publication]
+Devices = tuple[Device, ...]
 
 
 def start_trainer(
-    folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any
+    folder: Path,
+    planes: Planes,
+    *,
+    zero_stage: int,
+    num_ranks: int | str,
+    devices: Devices = (),
+    **changes: Any,
 ) -> TrainerProcess:
     """`changes`: of the spec; those under `train` are added to its own."""
     train = {"num_updates": NUM_UPDATES, "checkpoint_every_updates": CHECKPOINT_EVERY}
     own = make_spec(**train, zero_stage=zero_stage, num_ranks=num_ranks, **changes.pop("train", {}))
     spec = {**own, **changes}
-    trainer = TrainerProcess(folder, planes, spec)
+    trainer = TrainerProcess(folder, planes, spec, devices=devices)
     trainer.receive_until(Ready)
     return trainer
 
 
-def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any) -> Sequence:
-    trainer = start_trainer(folder, planes, zero_stage=zero_stage, num_ranks=num_ranks, **changes)
+def run_through(
+    folder: Path,
+    planes: Planes,
+    *,
+    zero_stage: int,
+    num_ranks: int | str,
+    devices: Devices = (),
+    **changes: Any,
+) -> Sequence:
+    trainer = start_trainer(
+        folder, planes, zero_stage=zero_stage, num_ranks=num_ranks, devices=devices, **changes
+    )
     try:
+        if devices:
+            assert cores_of_ranks(trainer) == [set(device.cores) for device in devices]
         trainer.begin(1)
         trainer.receive_until(Ended)
     finally:
@@ -59,6 +81,14 @@ def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int
 def digests(folder: Path, version: int) -> dict[str, str]:
     manifest = manifest_read(versions_folder((folder / "artifacts").as_uri(), JOB) / str(version))
     return {name: shard.sha256 for name, shard in manifest.shards.items()}
+
+
+def cores_of_ranks(trainer: TrainerProcess) -> list[set[int]]:
+    """Return the cores that every thread of each rank may run on."""
+    ranks = [psutil.Process(trainer.process.pid), other_rank(trainer)]
+    threads = [[os.sched_getaffinity(thread.id) for thread in rank.threads()] for rank in ranks]
+    assert all(cores == each[0] for each in threads for cores in each)
+    return [each[0] for each in threads]
 
 
 def other_rank(trainer: TrainerProcess) -> psutil.Process:
@@ -78,15 +108,23 @@ def alone(
 def together(
     tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> dict[int, tuple[Path, Sequence]]:
-    """Folder and publications of an undisturbed run of two ranks, by ZeRO stage."""
+    """Folder and publications of an undisturbed run of two ranks, one on each of two devices, by ZeRO stage."""
     folders = {
         stage: folder_with(trainer_model, tmp_path_factory.mktemp("together") / str(stage))
         for stage in (1, 2, 3)
     }
+    cores = sorted(os.sched_getaffinity(0))
+    devices = (core_device(cores[0]), core_device(cores[-1]))
     return {
         stage: (
             folder,
-            run_through(folder, start_planes(num_updates=NUM_UPDATES), zero_stage=stage, num_ranks=2),
+            run_through(
+                folder,
+                start_planes(num_updates=NUM_UPDATES),
+                zero_stage=stage,
+                num_ranks="auto",
+                devices=devices,
+            ),
         )
         for stage, folder in folders.items()
     }
