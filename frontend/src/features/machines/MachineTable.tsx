@@ -7,7 +7,7 @@ import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
 import { integer, NONE, plural } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
-import { hardwareSaid, healthOf, quarantineSaid } from "./hardware";
+import { deviceProblems, hardwareSaid, healthOf, quarantineSaid } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
@@ -48,6 +48,11 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
                     {tagsInOrder(machine.tags).map((tag) => (
                       <Tag key={tag} tag={tag} />
                     ))}
+                    {machine.labels.map((label) => (
+                      <span key={label} className="tag label" title="Reported by the machine; matched like a tag">
+                        {label}
+                      </span>
+                    ))}
                     {onEdit ? (
                       <button
                         type="button"
@@ -79,6 +84,7 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
                 <td className="why note-cell">{machine.reason || NONE}</td>
               </tr>
               <Quarantine machine={machine} />
+              <CordonedDevices machine={machine} />
             </Fragment>
           ))}
         </tbody>
@@ -97,6 +103,21 @@ function Quarantine({ machine }: { machine: MachineRow }) {
       <td />
       <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="quarantine">
         {said}
+      </td>
+    </tr>
+  );
+}
+
+function CordonedDevices({ machine }: { machine: MachineRow }) {
+  const said = deviceProblems(machine);
+  if (said.length === 0) return null;
+  return (
+    <tr className="quarantine">
+      <td />
+      <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="cordoned-devices">
+        {said.map((sentence) => (
+          <div key={sentence}>{sentence}</div>
+        ))}
       </td>
     </tr>
   );

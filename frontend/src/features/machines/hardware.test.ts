@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { hardwareSaid, healthOf, machinesFound, quarantineSaid } from "./hardware";
+import { deviceProblems, hardwareSaid, healthOf, machinesFound, quarantineSaid } from "./hardware";
 
 test("identical accelerators are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
@@ -24,7 +24,7 @@ test("a machine that has never sent a heartbeat is not shown as down", () => {
 
 test("a machine matches if every search word is found in any of its fields", () => {
   const machine = (name: string, tags: string[], open_state: string, is_healthy = true) =>
-    ({ ...HEALTHY, name, tags, role: null, open_state, is_healthy }) as const;
+    ({ ...HEALTHY, name, tags, labels: [`host=${name}-host`], role: null, open_state, is_healthy }) as const;
   const machines = [
     machine("gpu-01", ["rollout", "rack=3"], "serving"),
     machine("gpu-02", ["train", "rack=3"], "idle"),
@@ -34,8 +34,18 @@ test("a machine matches if every search word is found in any of its fields", () 
   expect(found("")).toEqual(["gpu-01", "gpu-02", "cpu-01"]);
   expect(found("RACK=3 idle")).toEqual(["gpu-02"]);
   expect(found("down")).toEqual(["cpu-01"]);
+  expect(found("host=gpu-02")).toEqual(["gpu-02"]);
   expect(found("healthy rollout")).toEqual(["gpu-01"]);
   expect(found("nothing")).toEqual([]);
+});
+
+test("a cordoned device is named with its model and why", () => {
+  const device = { id: "GPU-1", kind: "cuda", name: "NVIDIA H100", memory_bytes: 1, numa: null, cores: [] };
+  const capabilities = { devices: [device], device_problems: { "GPU-1": "the driver reports: GPU is lost" } };
+  expect(deviceProblems({ capabilities })).toEqual([
+    "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost.",
+  ]);
+  expect(deviceProblems({ capabilities: {} })).toEqual([]);
 });
 
 test("a quarantine says until when, why, and whether the machine is being tried out", () => {

@@ -32,15 +32,24 @@ export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">,
   return `${until}${row}: ${quarantine.reason}.`;
 }
 
-type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since" | "quarantine">;
-type Found = Health & Pick<MachineRow, "name" | "tags" | "role" | "open_state">;
+/** Why devices of a machine get no work, a sentence each. */
+export function deviceProblems({ capabilities }: Pick<MachineRow, "capabilities">): string[] {
+  const devices = capabilities.devices ?? [];
+  return Object.entries(capabilities.device_problems ?? {}).map(([id, problem]) => {
+    const name = devices.find((device) => device.id === id)?.name;
+    return `${name ? `${name} ` : ""}${id} is cordoned: ${problem}.`;
+  });
+}
 
-/** Machines where every search word is part of the name, a tag, the role, the health or the current activity. */
+type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since" | "quarantine">;
+type Found = Health & Pick<MachineRow, "name" | "tags" | "labels" | "role" | "open_state">;
+
+/** Machines where every search word is part of the name, a tag, a label, the role, the health or the current activity. */
 export function machinesFound<Row extends Found>(machines: readonly Row[], search: string): Row[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {
     const doing = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "";
-    const said = [machine.name, ...machine.tags, machine.role ?? "", healthOf(machine), doing];
+    const said = [machine.name, ...machine.tags, ...machine.labels, machine.role ?? "", healthOf(machine), doing];
     const text = said.join("\n").toLowerCase();
     return words.every((word) => text.includes(word));
   });

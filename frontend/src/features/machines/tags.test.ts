@@ -5,11 +5,12 @@ import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./
 const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default" } as MachineRow;
 
 it("adds several tags at once, without duplicates", () => {
-  expect(tagsWith(["rollout"], "train, gpu=h200  rollout")).toEqual(["gpu=h200", "rollout", "train"]);
+  expect(tagsWith(["rollout"], "train, rack=3  rollout")).toEqual(["rack=3", "rollout", "train"]);
 });
 
 it("explains why a text is not a valid tag", () => {
-  expect(tagFault("gpu=h200")).toBeUndefined();
+  expect(tagFault("rack=3")).toBeUndefined();
+  expect(tagFault("gpu=h200")).toContain('"gpu=h200" is a label');
   expect(tagFault("GPU")).toContain('"GPU" is not a valid tag');
   expect(tagFault("x".repeat(64))).toBeDefined();
 });

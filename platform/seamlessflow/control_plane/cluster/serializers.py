@@ -9,6 +9,7 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.tags import Role
 
 
@@ -53,6 +54,10 @@ class MachineOutput(serializers.Serializer):
     id = ShownIdField(IdKind.MACHINE)
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
+    labels = serializers.SerializerMethodField(
+        help_text="What the machine reports of its hardware: `gpu=h100`, `gpus=8`, `host=node-7`. Placement matches "
+        "labels like tags; nobody can edit them."
+    )
     pool = serializers.CharField()
     cost = serializers.FloatField(help_text="What the machine counts in shares; an ordinary one counts 1.")
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
@@ -69,6 +74,10 @@ class MachineOutput(serializers.Serializer):
     phases = serializers.SerializerMethodField(
         help_text="Its live phases: the one that rolls out or trains, then those of agents."
     )
+
+    def get_labels(self, machine: Any) -> list[str]:
+        heartbeat = getattr(machine, "heartbeat", None)
+        return [] if heartbeat is None else sorted(labels_of(heartbeat.capabilities))
 
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)

@@ -30,6 +30,7 @@ from seamlessflow.core.protocol.live_rows import (
     QuarantineRow,
 )
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.tags import Role
 
 
@@ -89,6 +90,7 @@ def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) 
         "id": show_id(IdKind.MACHINE, machine.id),
         "name": machine.name,
         "tags": sorted(machine.tags),
+        "labels": sorted(labels_of(heartbeat.capabilities)) if heartbeat is not None else [],
         "pool": machine.pool,
         "cost": machine.cost,
         "generation": machine.generation,

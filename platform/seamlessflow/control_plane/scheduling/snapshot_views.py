@@ -25,6 +25,7 @@ from seamlessflow.core.scheduling.snapshot import (
 )
 from seamlessflow.core.sizing.job_needs import device_memory
 from seamlessflow.core.types.devices import Device
+from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
@@ -111,11 +112,17 @@ def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> Quara
 
 def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a machine view tells of the machine's own report, which is empty until there was one."""
+    devices = msgspec.convert(capabilities.get("devices", []), list[Device])
+    cordoned = capabilities.get("device_problems", {})
+    working = [device for device in devices if device.id not in cordoned]
     return {
+        "num_devices": len(working) if devices else None,
+        "has_gpus": any(device.kind == "cuda" for device in devices),
+        "labels": labels_of(capabilities),
         "engine_kinds": frozenset(capabilities["engine_kinds"]) if "engine_kinds" in capabilities else None,
         "engine_problems": capabilities.get("engine_problems", {}),
         "agent_slots": capabilities.get("agent_slots"),
-        "memory": device_memory(msgspec.convert(capabilities.get("devices", []), list[Device])),
+        "memory": device_memory(working),
         "has_rendezvous": bool(capabilities.get("rendezvous")) if capabilities else None,
     }
 
@@ -161,6 +168,7 @@ def job_view(
         rollout_tags=frozenset(spec.placement.rollout),
         train_tags=frozenset(spec.placement.train),
         num_train_machines=spec.train.num_machines,
+        least_ranks=spec.train.least_ranks,
         agent_tags=frozenset(spec.placement.agent),
         **{"order": 0, "priority": spec.priority, **demand},
     )

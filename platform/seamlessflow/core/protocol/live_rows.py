@@ -78,6 +78,7 @@ class MachineCapabilities(TypedDict, total=False):
 
     host: str
     devices: list[DeviceRow]
+    device_problems: dict[str, str]
     num_cores: int
     memory_bytes: int
     accelerators: list[str]
@@ -101,6 +102,7 @@ class MachineRow(TypedDict):
     id: str
     name: str
     tags: list[str]
+    labels: list[str]
     pool: str
     cost: Annotated[float, msgspec.Meta(description="What the machine counts in shares.")]
     generation: int

@@ -63,7 +63,9 @@ class SlotFleet:
                 self._keep(machine)
                 continue
             judged = None if machine.quarantine is None else machine.id
-            alike[machine.tags & wanted, machine.pool, judged, avoided.get(machine.id)].append(machine)
+            alike[
+                (machine.tags | machine.labels) & wanted, machine.pool, judged, avoided.get(machine.id)
+            ].append(machine)
         for machines in alike.values():
             self._add(machines)
 

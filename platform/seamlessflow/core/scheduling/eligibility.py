@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.evidence import is_proven
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.types.labels import is_label
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
@@ -17,8 +18,11 @@ Filter = Callable[[MachineView, JobView, Role], str | None]
 
 
 def lacks_tags(machine: MachineView, job: JobView, role: Role) -> str | None:
-    missing = sorted(job.tags_of(role) - machine.tags)
-    return f"{machine.name} lacks the tag {', '.join(missing)}" if missing else None
+    missing = machine.missing(job.tags_of(role))
+    if not missing:
+        return None
+    kind = "label" if all(map(is_label, missing)) else "tag"
+    return f"{machine.name} lacks the {kind} {', '.join(sorted(missing))}"
 
 
 def is_outside_pools(machine: MachineView, job: JobView, role: Role) -> str | None:
@@ -33,6 +37,18 @@ def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
         return None
     problem = machine.engine_problems.get(job.engine, "unknown to its supervisor")
     return f"{machine.name} cannot run the engine {job.engine}: {problem}"
+
+
+def lacks_devices(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Return a reason if the machine has nothing left to compute on, or too few GPUs for the job's ranks."""
+    if role is Role.AGENT or machine.num_devices is None:
+        return None
+    if machine.num_devices == 0:
+        return f"every device of {machine.name} is cordoned"
+    if role is Role.ROLLOUT or not machine.has_gpus or job.least_ranks <= machine.num_devices:
+        return None
+    working = f"{machine.num_devices} working GPU{'' if machine.num_devices == 1 else 's'}"
+    return f"{machine.name} has {working}, but the job trains with {job.least_ranks} processes on each machine"
 
 
 def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:
@@ -116,6 +132,7 @@ KEEP_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, is_draining)
 LEASE_FILTERS: tuple[Filter, ...] = (
     *KEEP_FILTERS,
     lacks_engine,
+    lacks_devices,
     lacks_rendezvous,
     lacks_slots,
     lacks_memory,
@@ -131,6 +148,7 @@ FIT_FILTERS: tuple[Filter, ...] = (
     lacks_tags,
     is_outside_pools,
     lacks_engine,
+    lacks_devices,
     lacks_rendezvous,
     lacks_slots,
     lacks_memory,

@@ -99,7 +99,7 @@ class Fleet:
     def tagged(self, tags: frozenset[str]) -> tuple[MachineView, ...]:
         """Return the machines of the snapshot that have all of the tags, usable or not."""
         if tags not in self._tagged:
-            self._tagged[tags] = tuple(one for one in self.snapshot.machines if tags <= one.tags)
+            self._tagged[tags] = tuple(one for one in self.snapshot.machines if not one.missing(tags))
         return self._tagged[tags]
 
     def able(self, job: JobView, role: Role) -> tuple[MachineView, ...]:
@@ -116,6 +116,7 @@ class Fleet:
             job.pools,
             job.engine,
             job.trains_in_gangs,
+            job.least_ranks,
             job.needs and job.needs.key,
         )
         classes = self._by_kind.get(kind)
@@ -185,11 +186,14 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
         judged = (machine.quarantine is not None, avoided.get(machine.id) if avoided else None)
         said = (
             machine.tags,
+            machine.labels & wanted,
             machine.pool,
             machine.cost,
             machine.engine_kinds,
             machine.has_rendezvous,
             machine.memory,
+            machine.num_devices,
+            machine.has_gpus,
             judged,
         )
         group = groups.get(said)
@@ -212,11 +216,6 @@ def _staying(machine: MachineView) -> PhaseView | None:
 
 def _key(machine: MachineView, wanted: frozenset[str], engines: frozenset[str]) -> object:
     kinds = None if machine.engine_kinds is None else machine.engine_kinds & engines
-    return (
-        machine.tags & wanted,
-        machine.pool,
-        machine.cost,
-        kinds,
-        machine.has_rendezvous is False,
-        machine.memory,
-    )
+    devices = (machine.num_devices, machine.has_gpus, machine.memory)
+    tags = (machine.tags | machine.labels) & wanted
+    return (tags, machine.pool, machine.cost, kinds, machine.has_rendezvous is False, devices)

@@ -123,6 +123,7 @@ class MachineView:
     id: UUID
     name: str
     tags: frozenset[str]
+    labels: frozenset[str] = frozenset()  # what it reports of its hardware, matched like tags
     is_healthy: bool = True
     is_cordoned: bool = False
     is_draining: bool = False
@@ -135,6 +136,8 @@ class MachineView:
     has_rendezvous: bool | None = (
         None  # whether trainers on other machines can connect; None: not reported yet
     )
+    num_devices: int | None = None  # that are not cordoned; None: not reported
+    has_gpus: bool = False  # its devices are GPUs
     # Agent phases that it runs at once, beside others; None: its supervisor runs one phase at a time.
     agent_slots: int | None = None
     memory: DeviceMemory | None = None  # of its devices; None: unknown
@@ -142,6 +145,11 @@ class MachineView:
     agents: tuple[PhaseView, ...] = ()
     quarantine: QuarantineView | None = None
     judged_fence: int = 0
+
+    def missing(self, tags: frozenset[str]) -> frozenset[str]:
+        """Return those of the tags that it has neither as tags nor as labels."""
+        lacking = tags - self.tags
+        return lacking - self.labels if lacking else lacking
 
     @property
     def phases(self) -> tuple[PhaseView, ...]:
@@ -213,6 +221,7 @@ class JobView:
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()
     num_train_machines: int = 1
+    least_ranks: int = 1  # training processes on each machine that trains, at least
     agent_tags: frozenset[str] = frozenset()
     agents_wanted: int = 1  # machines that its agents could use now
     agents_kept: int = 1  # machines of agents that it keeps if it has them

@@ -20,6 +20,7 @@ from seamlessflow.core.scheduling.floors import floors_admit
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.snapshot import Held, MachineView, PaceView, PhaseView, Snapshot
+from seamlessflow.core.types.labels import hardware_of
 from seamlessflow.core.types.tags import Role
 
 FULL_S = 60.0  # an engine that was full for less says nothing yet
@@ -37,7 +38,8 @@ def with_paces(machines: Sequence[MachineView], sampled: Mapping[UUID, Sampled])
         if phase is not None and phase.id in sampled and _is_measurable(phase):
             num_tokens, full_s = sampled[phase.id]
             if full_s >= FULL_S:
-                alike[phase.job_id, machine.tags, machine.pool].append((num_tokens / full_s, machine.id))
+                hardware = (machine.tags, hardware_of(machine.labels))
+                alike[phase.job_id, hardware, machine.pool].append((num_tokens / full_s, machine.id))
     paces = {machine_id: pace for rates in alike.values() for machine_id, pace in _paces(rates)}
     return tuple(
         _with_pace(machine, pace)

@@ -20,6 +20,7 @@ from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
 from seamlessflow.core.scheduling.eligibility import (
     first_rejection,
     is_outside_pools,
+    lacks_devices,
     lacks_engine,
     lacks_rendezvous,
     passing_rejection,
@@ -30,6 +31,7 @@ from seamlessflow.core.scheduling.placement import num_in_flight
 from seamlessflow.core.scheduling.queue import Lack, Queue, QueueEntry, num_given, planned, quota_needed
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.types.labels import is_label
 from seamlessflow.core.types.tags import ROLE_TAGS, Role
 
 Number = TypeVar("Number", int, float)
@@ -226,12 +228,13 @@ class _Search:
             machine = min(one.machines, key=lambda m: (m.phase is not None, num_in_flight(m), m.name))
             if one.only is not None or self._is_unfit(machine, missing):
                 continue
-            options = {frozenset(self._job.tags_of(role) - machine.tags) for role in missing}
+            options = {machine.missing(self._job.tags_of(role)) for role in missing}
             options.add(frozenset().union(*options))
-            yield from ((machine, tuple(sorted(tags))) for tags in options if tags)
+            givable = (tags for tags in options if tags and not any(map(is_label, tags)))
+            yield from ((machine, tuple(sorted(tags))) for tags in givable)
 
     def _is_unfit(self, machine: MachineView, roles: Sequence[Role]) -> bool:
-        filters = (is_outside_pools, lacks_engine, lacks_rendezvous)
+        filters = (is_outside_pools, lacks_engine, lacks_devices, lacks_rendezvous)
         return any(first_rejection(filters, machine, self._job, role) is not None for role in roles)
 
     def _closed_pools(self) -> set[str]:
@@ -242,7 +245,7 @@ class _Search:
             machine.pool
             for machine in (one.example for one in self._plan.fleet.classes)
             if machine.pool not in job.pools
-            and any(tags <= machine.tags for tags in wanted)
+            and any(not machine.missing(tags) for tags in wanted)
             and passing_rejection(machine, job, lacking[0]) is None
         }
 

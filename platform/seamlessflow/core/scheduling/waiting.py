@@ -70,6 +70,7 @@ def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
         job.pools,
         job.engine,
         needs,
+        job.least_ranks,
         job.num_train_machines,
         job.project_id,
     )

@@ -11,6 +11,7 @@ from typing import Any
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.sizing.memory_needs import Need, engine_need, size_text, trainer_need
 from seamlessflow.core.sizing.model_shape import ModelShape
+from seamlessflow.core.training.section import AUTO
 from seamlessflow.core.types.devices import Device, DeviceKind
 from seamlessflow.core.types.tags import Role
 
@@ -84,5 +85,5 @@ def job_needs(spec: JobSpec, shape: ModelShape) -> JobNeeds:
         engine=engine_need(spec, shape) if Role.ROLLOUT in spec.roles else None,
         trainer=trainer_need(spec, shape),
         num_machines=spec.train.num_machines,
-        num_ranks=spec.train.num_ranks,
+        num_ranks=None if spec.train.num_ranks == AUTO else spec.train.num_ranks,
     )

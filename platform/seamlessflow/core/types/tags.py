@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 
+from seamlessflow.core.types.labels import refused_labels
+
 _TAG = re.compile(r"[a-z0-9._=-]{1,63}")
 
 
@@ -24,7 +26,7 @@ EXCLUSIVE_ROLES = frozenset({Role.ROLLOUT, Role.TRAIN})
 
 
 class InvalidTag(ValueError):
-    """A tag that does not match the grammar."""
+    """A tag that does not match the grammar, or that only a machine itself could report."""
 
 
 def parse_tags(tags: Iterable[str]) -> frozenset[str]:
@@ -34,4 +36,6 @@ def parse_tags(tags: Iterable[str]) -> frozenset[str]:
         if not _TAG.fullmatch(tag):
             raise InvalidTag(f"tag {tag!r} must match [a-z0-9._=-]{{1,63}}")
         checked.add(tag)
+    if refused := refused_labels(checked):
+        raise InvalidTag(refused)
     return frozenset(checked)
