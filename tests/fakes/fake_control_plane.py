@@ -44,6 +44,7 @@ class FakeControlPlane:
         self.job_id, self.project_id = uuid4(), uuid4()
         self.orders: dict[UUID, PhaseOrder] = {}
         self.warm_processes: list[WarmProcess] = []
+        self.released_devices: dict[str, str] = {}
         self.heartbeats: list[Heartbeat] = []
         self.arrivals_s: list[float] = []
         self.intervals: dict[UUID, list[Interval]] = {}
@@ -89,6 +90,8 @@ class FakeControlPlane:
         *,
         weights: WeightsReference | None = None,
         job_id: UUID | None = None,
+        model_path: str = "/nowhere/model",
+        artifact_root: str = "file:///nowhere",
         **spec: Any,
     ) -> None:
         self.warm_processes.append(
@@ -97,9 +100,9 @@ class FakeControlPlane:
                 project_id=self.project_id,
                 role=role,
                 spec={**job_spec(), **spec},
-                model_path="/nowhere/model",
+                model_path=model_path,
                 weights=weights or WeightsReference(version=0, uri="file:///nowhere/model"),
-                artifact_root="file:///nowhere",
+                artifact_root=artifact_root,
                 gateway_url="http://127.0.0.1:1",
                 control_plane_url=PUBLIC_URL,
             )
@@ -174,6 +177,7 @@ class FakeControlPlane:
             tags=self.tags,
             orders=list(self.orders.values()),
             warm_processes=self.warm_processes,
+            released_devices=self.released_devices,
             interval_s=self.interval_s,
             num_intervals_acked=len(stored),
         )

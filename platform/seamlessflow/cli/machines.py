@@ -43,6 +43,11 @@ def machines_list() -> None:
         )
         line = f"{machine['name']:<16} {health:<8} generation {machine['generation']:<4} {_desired(machine):<32} "
         click.echo((line + work).rstrip())
+        if labels := machine["labels"]:
+            click.echo(f"  {' '.join(labels)}")
+        reported = (machine["heartbeat"] or {}).get("capabilities", {})
+        for device, problem in reported.get("device_problems", {}).items():
+            click.echo(f"  the device {device} is cordoned: {problem}")
         if quarantine := machine["quarantine"]:
             click.echo(f"  in quarantine until {quarantine['until_at']}: {quarantine['reason']}")
 
@@ -145,12 +150,18 @@ machines.add_command(
 @machines.command("release")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why they are released; recorded in the event.")
-def machines_release(names: tuple[str, ...], reason: str) -> None:
-    """End the quarantine of machines now and forget what failed there."""
+@click.option(
+    "--device", help="Release this cordoned device of the machine (one NAME), not the machine itself."
+)
+def machines_release(names: tuple[str, ...], reason: str, device: str | None) -> None:
+    """End the quarantine of machines now and forget what failed there. With --device, let a machine use a cordoned
+    device again, if it finds it well."""
+    if device is not None and len(names) > 1:
+        raise CliError("--device can only be used with a single machine", exit_code=2)
     with connect() as client:
         for machine in [client.machine_get(name) for name in names]:
-            client.machine_release(machine["id"], reason=reason)
-            click.echo(f"{machine['name']}: released")
+            client.machine_release(machine["id"], reason=reason, device=device)
+            click.echo(f"{machine['name']}: released{f' {device}' if device else ''}")
 
 
 def _edit(

@@ -204,9 +204,10 @@ class Client(FleetCalls):
             headers={"If-Match": f'"{generation}"'},
         )
 
-    def machine_release(self, machine_id: str, *, reason: str) -> Json:
-        """End the quarantine of a machine. Raises ApiError (409) if it is in none."""
-        return self._send("POST", f"machines/{segment(machine_id)}/release", json={"reason": reason})
+    def machine_release(self, machine_id: str, *, reason: str, device: str | None = None) -> Json:
+        """End the quarantine of a machine, or the cordon of its device. Raises ApiError (409) if there is none."""
+        body = {"reason": reason} | ({} if device is None else {"device": device})
+        return self._send("POST", f"machines/{segment(machine_id)}/release", json=body)
 
     def machines_preview(self, edits: Mapping[str, Mapping[str, Any]]) -> Json:
         """Return what these edits, by machine identifier, would do to each running thing; changes nothing."""

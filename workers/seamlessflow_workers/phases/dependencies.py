@@ -4,12 +4,13 @@ The supervisor's parts satisfy the protocols below; phases know nothing else of 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
+from seamlessflow.core.types.devices import Device
 from seamlessflow_workers.process.child import Spawner
 from seamlessflow_workers.process.logs import RotatedFile
 from seamlessflow_workers.process.settings import ChildSettings
@@ -50,5 +51,6 @@ class Dependencies:
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # something changed that only matters to the ledger
     on_counted: Callable[[], None]  # the number of requests in flight changed, and nothing else
+    on_failed: Callable[[str, Sequence[Device]], None]  # a child ended, why, and on which devices it computed
     rendezvous_fd: int  # listening socket at which trainers of other machines meet this machine's
     fork_server: Spawner | None = None

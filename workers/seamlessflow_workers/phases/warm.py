@@ -17,6 +17,7 @@ from typing import NoReturn
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
+from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, RunningPhase
@@ -110,6 +111,11 @@ class WarmChild(ABC):
 
     def known(self) -> KnownChild:
         return KnownChild(self.key, self.is_loading)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The machine's devices when it was started."""
+        return self._dependencies.settings.devices
 
     @property
     def pid(self) -> int | None:
@@ -242,6 +248,8 @@ class WarmChild(ABC):
         if time.monotonic() - self._loaded_s > STABLE_S:
             self.num_failures = 0
         self.num_failures += 1
+        if self.key.role is not Role.AGENT:
+            self._dependencies.on_failed(reason, self.devices)
         if self.num_failures > 1:
             reason = f"{reason} (failure {self.num_failures} in a row)"
         log.warning("%s", reason)

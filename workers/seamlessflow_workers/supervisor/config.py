@@ -27,7 +27,13 @@ from seamlessflow_workers.process.device_environment import devices_cores
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 from seamlessflow_workers.process.settings import LOOPBACK, ChildSettings, EngineFinding
 from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
-from seamlessflow_workers.supervisor.inventory import memory_bytes, processor_name, visible_gpus
+from seamlessflow_workers.supervisor.device_watch import Probe
+from seamlessflow_workers.supervisor.inventory import (
+    memory_bytes,
+    probe_devices,
+    processor_name,
+    visible_gpus,
+)
 
 KINDS = tuple(DEVICE_ENVIRONMENT)
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -55,6 +61,8 @@ class SupervisorConfig(ChildSettings):
     broker_url: str | None
     # For how many jobs it runs agents at once, beside what else it does.
     agent_slots: int = DEFAULT_AGENT_SLOTS
+    # Asks the host how its devices are.
+    probe: Probe = probe_devices
     # Whether to keep a process that has done the children's imports and forks them.
     has_fork_server: bool = True
 

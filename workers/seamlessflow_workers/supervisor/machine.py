@@ -7,6 +7,7 @@ state and acting on it; a silent control plane changes nothing.
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 import uuid
@@ -16,7 +17,7 @@ import aiohttp
 import msgspec
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOrder, WarmProcess
+from seamlessflow.core.protocol.worker import Capabilities, Heartbeat, HeartbeatReply, PhaseOrder, WarmProcess
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
@@ -29,6 +30,7 @@ from seamlessflow_workers.process.logs import OutputLog
 from seamlessflow_workers.process.rendezvous import Rendezvous
 from seamlessflow_workers.supervisor.capabilities import machine_capabilities
 from seamlessflow_workers.supervisor.config import SupervisorConfig
+from seamlessflow_workers.supervisor.device_watch import DeviceWatch
 from seamlessflow_workers.supervisor.doorbell_child import Doorbell
 from seamlessflow_workers.supervisor.heartbeat import HeartbeatLink
 from seamlessflow_workers.supervisor.home import MachineHome
@@ -65,12 +67,16 @@ class Machine:
         self._rendezvous = Rendezvous.open(
             listen_host=config.listen_host, advertised_host=config.advertised_host
         )
+        self._devices = DeviceWatch(config.devices, probe=config.probe, on_changed=self._on_devices_changed)
         self._capabilities = msgspec.structs.replace(
             machine_capabilities(config.cores, config.engines, host=config.host, devices=config.devices),
             rendezvous=self._rendezvous.address,
             agent_slots=config.agent_slots,
+            device_problems=dict(self._devices.problems),
         )
         self._session = session
+        self._sent_capabilities: Capabilities | None = None  # with the newest heartbeat
+        self._told_capabilities: Capabilities | None = None  # with the newest that was answered
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
         self._phases: dict[UUID, RunningPhase] = {}
@@ -90,13 +96,14 @@ class Machine:
         self._shipper = LogShipper(session, **address)
         self.fork_server = ForkServer(config, home.logs) if config.has_fork_server else None
         self._dependencies = Dependencies(
-            config,
+            dataclasses.replace(config, devices=self._devices.usable),
             home,
             self._shipper,
             asyncio.Lock(),
             on_moved=self._on_moved,
             on_observed=self._observe,
             on_counted=self._recount,
+            on_failed=self._devices.blame,
             fork_server=self.fork_server,
             rendezvous_fd=self._rendezvous.listening.fileno(),
         )
@@ -105,7 +112,9 @@ class Machine:
     async def run(self, stopped: asyncio.Event) -> None:
         """Run until `stopped`; then hand over what is possible, end every child, and send a last heartbeat."""
         waiting = asyncio.create_task(stopped.wait())
-        services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
+        services = [
+            asyncio.create_task(service.run()) for service in (self.link, self._shipper, self._devices)
+        ]
         if self._doorbell is not None:
             services.append(asyncio.create_task(self._doorbell.run()))
         if self.fork_server is not None:
@@ -124,10 +133,11 @@ class Machine:
     def heartbeat(self) -> Heartbeat:
         self._observe()
         reading = self._ledger.open_reading
+        self._sent_capabilities = self._capabilities
         return Heartbeat(
             boot_id=self._boot_id,
             monotonic_s=time.monotonic(),
-            capabilities=None if self._reply is not None else self._capabilities,
+            capabilities=(None if self._told_capabilities is self._capabilities else self._capabilities),
             phases=[phase.report() for phase in self._phases.values()],
             intervals=self._ledger.batch(num_max=NUM_INTERVALS_MAX),
             open_state=reading.state,
@@ -138,6 +148,8 @@ class Machine:
     def take(self, reply: HeartbeatReply) -> None:
         """Take the newest answer, which says what should run."""
         self._reply = reply
+        self._told_capabilities = self._sent_capabilities
+        self._devices.release(reply.released_devices)
         self._ledger.acknowledge(reply.num_intervals_acked)
         if self.fork_server is not None:
             self.fork_server.want(programs_of(reply.tags, self._config))
@@ -197,7 +209,10 @@ class Machine:
             )
             return
         child = self.children.get(phase.key)
-        if child is not None and not child.fits(order):
+        is_outdated = (
+            child is not None and order.role is not Role.AGENT and child.devices != self._devices.usable
+        )
+        if child is not None and (is_outdated or not child.fits(order)):
             child.stop()
         if child is None or child.is_leaving:
             child = self._start_child(warm_process)
@@ -234,6 +249,21 @@ class Machine:
         self._child_tasks.add(child.task)
         child.task.add_done_callback(lambda task: self._on_child_gone(child, task))
         return child
+
+    def _on_devices_changed(self) -> None:
+        """Tell it, and give children that are started from now on the devices that are left. Processes between phases
+        start anew with these; one at work ends by itself if its device is dead."""
+        self._capabilities = msgspec.structs.replace(
+            self._capabilities, device_problems=dict(self._devices.problems)
+        )
+        self._dependencies = dataclasses.replace(
+            self._dependencies,
+            settings=dataclasses.replace(self._dependencies.settings, devices=self._devices.usable),
+        )
+        for child in list(self.children.values()):
+            if child.key.role is not Role.AGENT and child.phase is None:
+                child.stop()
+        self._on_moved()
 
     def _on_child_gone(self, child: WarmChild, task: asyncio.Task[None]) -> None:
         self._child_tasks.discard(task)

@@ -92,6 +92,11 @@ class MachineHeartbeat(models.Model):
         help_text="Number of requests at the front of its rollout phase; null if it has no such phase.",
     )
     capabilities = models.JSONField(default=dict)
+    released_devices = models.JSONField(
+        default=dict,
+        db_default={},
+        help_text="Problems of cordoned devices that a person forgave, by the device's id.",
+    )
 
     def __str__(self) -> str:
         return f"heartbeat of {self.machine}"

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.cluster.device_cordons import device_release
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
 from seamlessflow.control_plane.cluster.serializers import MachineOutput
 from seamlessflow.control_plane.cluster.services import checked_cost, checked_pool, checked_tags
@@ -80,11 +81,17 @@ class MachineReleaseApi(ProjectApi):
     def post(self, request: Request, machine_id: UUID) -> Response:
         """End the quarantine of a machine now, instead of waiting for a phase that tries it out. For operators only.
 
-        The failures so far are forgotten. A machine that is in no quarantine answers 409.
+        The failures so far are forgotten. A machine that is in no quarantine answers 409. With `device`, it releases
+        that cordoned device instead: the machine uses it again if it finds it well. One that is not cordoned answers
+        409.
         """
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
         access.check(Operation.MACHINE_EDIT)
-        reason = body_read(request, MachineReleaseInput)["reason"]
-        machine_release(machine_id=machine_id, reason=reason, author=access.author)
+        body = body_read(request, MachineReleaseInput)
+        by = {"machine_id": machine_id, "reason": body["reason"], "author": access.author}
+        if device := body.get("device"):
+            device_release(device_id=device, **by)
+        else:
+            machine_release(**by)
         return Response(MachineOutput(machine_get_visible(access=access, machine_id=machine_id)).data)

@@ -141,3 +141,6 @@ def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
 
 class MachineReleaseInput(serializers.Serializer):
     reason = serializers.CharField(max_length=1000)
+    device = serializers.CharField(
+        required=False, max_length=200, help_text="Release this cordoned device, not the machine."
+    )

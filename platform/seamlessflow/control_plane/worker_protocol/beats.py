@@ -79,6 +79,7 @@ class SeenMachine(msgspec.Struct, frozen=True, kw_only=True):
     received_at: datetime | None
     num_intervals: int  # of this boot, that are stored
     capabilities: dict[str, Any] | None
+    released_devices: dict[str, str] | None
     granted: list[UUID]  # projects that may use its pool
     ledger_end_at: datetime | None  # read only for a heartbeat with intervals
     phases: list[SeenPhase]
@@ -147,7 +148,7 @@ _SEEN = f"""
         SELECT m.id, m.name, m.tags, m.pool, m.is_cordoned, m.is_draining,
                coalesce(h.boot_id = %(boot_id)s::uuid, false) AS is_this_boot, h.anchor_at, h.received_at,
                coalesce(h.num_intervals_acked, 0) AS num_intervals, h.capabilities,
-               ARRAY(SELECT g.project_id FROM cluster_poolgrant g WHERE g.pool = m.pool) AS granted,
+               h.released_devices, ARRAY(SELECT g.project_id FROM cluster_poolgrant g WHERE g.pool = m.pool) AS granted,
                CASE WHEN %(num_sent)s::bigint > 0 THEN (
                    SELECT l.ended_at FROM telemetry_ledgerinterval l WHERE l.machine_id = m.id
                    ORDER BY l.started_at DESC LIMIT 1) END AS ledger_end_at,

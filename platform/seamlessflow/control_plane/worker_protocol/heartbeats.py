@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from seamlessflow.control_plane.cluster.device_cordons import device_problems, devices_note
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.models import SubjectType
@@ -113,6 +114,14 @@ def _news_store(machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: 
         _orphans_fail(machine, heartbeat.boot_id)
         scheduler_notify(reason=f"heartbeat of {machine.name}")
     _reports_apply(machine, heartbeat)
+    if heartbeat.capabilities is not None:
+        devices_note(
+            machine_id=machine_id,
+            before=device_problems(machine.capabilities or {}),
+            after=heartbeat.capabilities.device_problems,
+            released=machine.released_devices or {},
+            author=machine.author,
+        )
     num_sent = max((item.seq + 1 for item in heartbeat.intervals), default=0)
     is_outdated = is_new_boot or heartbeat.capabilities is not None or _changes_orders(heartbeat)
     return _Taken(machine, max(machine.num_intervals, num_sent), is_outdated)

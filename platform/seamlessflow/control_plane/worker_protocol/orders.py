@@ -56,6 +56,7 @@ def reply_build(
         machine_id=machine.id,
         name=machine.name,
         tags=machine.tags,
+        released_devices=machine.released_devices or {},
         orders=[
             _order(machine.id, phase, gangs.get(phase.id), now, is_saving=phase.id in saving)
             for phase in machine.phases

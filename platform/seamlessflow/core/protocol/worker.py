@@ -84,6 +84,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # the host's name; machines that are slices of one host have the same; "" if not told
     devices: list[Device] = []  # what this machine computes on, in order; empty if not told
+    device_problems: dict[str, str] = {}  # why a device is cordoned, by its id, in one clause
     num_cores: int
     memory_bytes: int
     accelerators: list[str] = []
@@ -100,7 +101,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     boot_id: UUID  # new each time the supervisor starts
     monotonic_s: float  # the machine's clock when sent
-    capabilities: Capabilities | None = None  # on the first heartbeat of a boot
+    capabilities: Capabilities | None = None  # on the first heartbeat of a boot, and when they have changed
     phases: list[PhaseReport] = []
     intervals: list[Interval] = []  # those closed since the last acknowledged one
     open_state: LedgerState | None = None  # state of the interval still open
@@ -187,6 +188,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     )
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False
+    released_devices: dict[str, str] = {}  # problems that a person forgave, by the id of the cordoned device
     awaits_gang_of: UUID | None = (
         None  # the job whose gang this machine waits for: it stays free until the other machines are free
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import aiohttp
@@ -77,7 +79,8 @@ def headers(order: PhaseOrder, version: int) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Stage]:
+async def staged(folder: Path, **changes: Any) -> AsyncIterator[Stage]:
+    """`changes`: of the supervisor's configuration."""
     plane = await FakeControlPlane.start()
     config = SupervisorConfig(
         name="alpha",
@@ -97,6 +100,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
         train_command=CHILD,
         agent_command=CHILD,
     )
+    config = dataclasses.replace(config, **changes)
     stopped = asyncio.Event()
     with MachineHome(config.home, name="alpha") as home:
         async with aiohttp.ClientSession() as session:
