@@ -28,6 +28,7 @@ from seamlessflow.cli.demo_report import (
     summary_lines,
 )
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.gpu_machines import placed
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS
 from seamlessflow.cli.local.process_tree import run_to_end
@@ -35,10 +36,10 @@ from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.cli.platform import welcome
 from seamlessflow.client import Client
-from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.job_spec import Dtype, EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
-from seamlessflow_workers.supervisor.inventory import default_device
+from seamlessflow_workers.supervisor.inventory import default_device, visible_gpus
 
 # Small, so that one machine alone decodes more slowly than the other trains and both are needed.
 MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}
@@ -113,7 +114,8 @@ async def _run(
     example = asyncio.create_task(_example_make(home))
     is_interrupted = threading.Event()
     try:
-        async with running_stack(home, LAYOUTS[layout], before_said_up=welcome):
+        machines = placed(LAYOUTS[layout], visible_gpus(os.environ), cores=os.sched_getaffinity(0))
+        async with running_stack(home, machines, before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
             spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)
@@ -134,7 +136,8 @@ def example_spec(
     """Return the spec of the demo's job, as a user would write it."""
     return {
         "name": JOB_NAME,
-        "model": {"source": str(files["model"]), "max_model_len": 256},
+        # Not what suits the hardware: its rewards are judged, and were measured with this format.
+        "model": {"source": str(files["model"]), "max_model_len": 256, "dtype": Dtype.FLOAT32.value},
         "environment": {"name": "calculator", "tasks": str(files["tasks"]), "max_turns": 4, "timeout_s": 60},
         "rollout": {
             "engine": engine,

@@ -1,6 +1,7 @@
 """`up`, `down` and `status`: the platform on this machine."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import click
 
 from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.gpu_machines import NODE, placed, placement_said
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
@@ -18,6 +20,8 @@ from seamlessflow.cli.local.stack import CREATE_CLI_TOKEN, Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
 from seamlessflow.cli.machines import health_of
 from seamlessflow.client import ApiError, Client
+from seamlessflow.core.types.devices import InvalidDevices
+from seamlessflow_workers.supervisor.inventory import visible_gpus
 
 STOP_TIMEOUT_S = 60.0
 MAX_GATEWAYS = 16
@@ -29,9 +33,9 @@ DETACHED_POLL_S = 0.1
 @click.option(
     "--layout",
     type=click.Choice(sorted(LAYOUTS)),
-    default=MULTIPLEXED,
-    show_default=True,
-    help="Layout of the machines, which decides their tags.",
+    default=None,
+    help="Layout of the machines, which decides their tags. Default: multiplexed; on a host with GPUs, one machine of "
+    "all GPUs that rolls out and trains in turn.",
 )
 @click.option(
     "--no-machines",
@@ -49,13 +53,26 @@ DETACHED_POLL_S = 0.1
 @click.option(
     "--detach", is_flag=True, help="Return once everything is running; `seamlessflow down` stops it."
 )
-def up(layout: str, no_machines: bool, num_gateways: int, detach: bool) -> None:
+def up(layout: str | None, no_machines: bool, num_gateways: int, detach: bool) -> None:
     """Start the platform here: database, broker, planes and machines. Ctrl-C stops everything."""
-    machines = () if no_machines else LAYOUTS[layout]
     if detach:
         _start_detached(layout, no_machines=no_machines, num_gateways=num_gateways)
         return
+    machines = () if no_machines else _machines(layout)
     run_to_end(_serve(find_home(), machines, num_gateways))
+
+
+def _machines(layout: str | None) -> tuple[LocalMachine, ...]:
+    """Return the machines of a layout, or those that suit this host, and say what was chosen on a host with GPUs."""
+    try:
+        gpus = visible_gpus(os.environ)
+    except InvalidDevices as error:
+        raise CliError(str(error), exit_code=2) from error
+    wanted = NODE if layout is None and gpus else LAYOUTS[layout or MULTIPLEXED]
+    machines = placed(wanted, gpus, cores=os.sched_getaffinity(0))
+    if gpus:
+        click.echo(placement_said(machines, gpus))
+    return machines
 
 
 @click.command()
@@ -124,7 +141,7 @@ async def _token_works(stack: Stack, token: Path) -> bool:
     return await asyncio.to_thread(ask)
 
 
-def _start_detached(layout: str, *, no_machines: bool, num_gateways: int) -> None:
+def _start_detached(layout: str | None, *, no_machines: bool, num_gateways: int) -> None:
     home = find_home().create()
     if home.is_locked():
         raise home.already_running()
@@ -134,8 +151,7 @@ def _start_detached(layout: str, *, no_machines: bool, num_gateways: int) -> Non
         "-m",
         "seamlessflow.cli",
         "up",
-        "--layout",
-        layout,
+        *(["--layout", layout] if layout else []),
         "--gateways",
         str(num_gateways),
         *(["--no-machines"] if no_machines else []),

@@ -21,12 +21,14 @@ SUPERVISOR = "seamlessflow_workers.supervisor"
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
     """A machine to run here. `tags` are used at registration. `core` is an index, from 0, into the cores that we may
-    use; None: unpinned. `module` is the program that supervises it.
+    use; None: unpinned. `devices` is what it computes on, as its supervisor's flag says it; None: what it finds.
+    `module` is the program that supervises it.
     """
 
     name: str
     tags: tuple[str, ...]
     core: int | None = None
+    devices: str | None = None
     module: str = SUPERVISOR
 
 
@@ -58,11 +60,12 @@ def supervisor_spec(
 ) -> ProcessSpec:
     core = usable_core(machine.core)
     pinned = () if core is None else ("--cores", str(core))
+    devices = () if machine.devices is None else ("--devices", machine.devices)
     return ProcessSpec(
         name=f"supervisor-{machine.name}",
         command=(
             *(sys.executable, "-m", machine.module),
-            *("--name", machine.name, *pinned),
+            *("--name", machine.name, *pinned, *devices),
             *("--control-plane-url", addresses.web_url, "--token-file", str(token_file(home, machine))),
         ),
         env=env,

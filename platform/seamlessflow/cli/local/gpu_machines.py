@@ -1,0 +1,58 @@
+"""Which machines a host with GPUs becomes, and in words why.
+
+Enters: the GPUs and cores of this host. Leaves: machines to run, and a line for people. Invariant: machines that
+compute have GPUs of their own, as far as there are enough; a machine of agents has none.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from seamlessflow.cli.local.machines import LocalMachine
+from seamlessflow.core.types.devices import Device, core_set_id
+from seamlessflow.core.types.labels import gpu_model
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
+
+# All GPUs of one machine roll out, then train, so none waits for another; agents mostly wait, and need none.
+NODE = (LocalMachine("alpha", ("rollout", "train")), LocalMachine("gamma", ("agent",)))
+
+
+def placed(
+    machines: Sequence[LocalMachine], gpus: Sequence[Device], *, cores: Collection[int]
+) -> tuple[LocalMachine, ...]:
+    """Return the machines on the GPUs: those that compute get equal parts of them, the others cores only. With fewer
+    GPUs than such machines, some share one. Without GPUs, the machines are unchanged."""
+    if not gpus:
+        return tuple(machines)
+    computing = [machine for machine in machines if EXCLUSIVE_ROLES & set(machine.tags)]
+    parts = _parts(gpus, len(computing))
+    return tuple(
+        replace(machine, core=None, devices=",".join(gpu.id for gpu in parts[computing.index(machine)]))
+        if machine in computing
+        else replace(machine, devices=core_set_id(cores))
+        for machine in machines
+    )
+
+
+def placement_said(machines: Sequence[LocalMachine], gpus: Sequence[Device]) -> str:
+    """Say which GPUs were found, and which machine got which of them."""
+    models = ", ".join(sorted({gpu_model(gpu.name) for gpu in gpus}))
+    numbers = {gpu.id: str(number) for number, gpu in enumerate(gpus)}
+    said = [
+        f"{machine.name} {{{', '.join(machine.tags)}}} on {_where(machine.devices or '', numbers)}"
+        for machine in machines
+    ]
+    return f"gpus       {len(gpus)} found ({models}): {'; '.join(said)}"
+
+
+def _where(devices: str, numbers: dict[str, str]) -> str:
+    named = [numbers[one] for one in devices.split(",") if one in numbers]
+    if not named:
+        return "the processor"
+    return f"GPU {named[0]}" if len(named) == 1 else f"GPUs {', '.join(named)}"
+
+
+def _parts(gpus: Sequence[Device], num_parts: int) -> list[Sequence[Device]]:
+    if len(gpus) < num_parts:
+        return [[gpus[number % len(gpus)]] for number in range(num_parts)]
+    bounds = [number * len(gpus) // num_parts for number in range(num_parts + 1)]
+    return [gpus[bounds[number] : bounds[number + 1]] for number in range(num_parts)]
