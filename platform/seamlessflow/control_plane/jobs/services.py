@@ -28,6 +28,7 @@ from seamlessflow.control_plane.jobs.attention_heads import heads_check
 from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
+from seamlessflow.control_plane.jobs.hardware import hardware_load
 from seamlessflow.control_plane.jobs.mixtures import experts_check
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
@@ -41,6 +42,7 @@ from seamlessflow.control_plane.jobs.references import (
 from seamlessflow.control_plane.jobs.tasks_file import stages_check, tasks_check
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.hardware_defaults import hardware_filled
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.spec_submission import submitted_spec_parse
@@ -100,6 +102,9 @@ def job_submit(
     Raises ApplicationError, or IntegrityError if the project already has a job of this `key` (`jobs.repeats`).
     """
     spec = _spec_parse(submitted)
+    suited = hardware_filled(submitted, spec, hardware_load(project_id=project.id))
+    if suited is not submitted:
+        spec = _spec_parse(suited)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
     spec = _family_recorded(spec, model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
