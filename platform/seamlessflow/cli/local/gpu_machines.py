@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from seamlessflow.cli.local.machines import LocalMachine
+from seamlessflow.core.types.device_cores import even_parts
 from seamlessflow.core.types.devices import Device, core_set_id
 from seamlessflow.core.types.labels import gpu_model
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
@@ -24,7 +25,7 @@ def placed(
     if not gpus:
         return tuple(machines)
     computing = [machine for machine in machines if EXCLUSIVE_ROLES & set(machine.tags)]
-    parts = _parts(gpus, len(computing))
+    parts = even_parts(gpus, len(computing))
     return tuple(
         replace(machine, core=None, devices=",".join(gpu.id for gpu in parts[computing.index(machine)]))
         if machine in computing
@@ -49,10 +50,3 @@ def _where(devices: str, numbers: dict[str, str]) -> str:
     if not named:
         return "the processor"
     return f"GPU {named[0]}" if len(named) == 1 else f"GPUs {', '.join(named)}"
-
-
-def _parts(gpus: Sequence[Device], num_parts: int) -> list[Sequence[Device]]:
-    if len(gpus) < num_parts:
-        return [[gpus[number % len(gpus)]] for number in range(num_parts)]
-    bounds = [number * len(gpus) // num_parts for number in range(num_parts + 1)]
-    return [gpus[bounds[number] : bounds[number + 1]] for number in range(num_parts)]

@@ -6,6 +6,9 @@ Invariant: two devices get a core in common only if there are fewer cores than d
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def share_cores(near: Sequence[frozenset[int]], siblings: Collection[frozenset[int]]) -> list[list[int]]:
@@ -27,10 +30,15 @@ def split_cores(
     units = _units(frozenset(cores), siblings)
     if len(units) < num_parts:
         units = [[core] for core in sorted(cores)]
-    if len(units) < num_parts:
-        return [units[number % len(units)] for number in range(num_parts)]
-    bounds = [number * len(units) // num_parts for number in range(num_parts + 1)]
-    return [sorted(core for unit in units[first:last] for core in unit) for first, last in pairwise(bounds)]
+    return [sorted(core for unit in part for core in unit) for part in even_parts(units, num_parts)]
+
+
+def even_parts(items: Sequence[T], num_parts: int) -> list[Sequence[T]]:
+    """Return runs of the items, as equal as can be. With fewer items than parts, some parts share one."""
+    if len(items) < num_parts:
+        return [[items[number % len(items)]] for number in range(num_parts)]
+    bounds = [number * len(items) // num_parts for number in range(num_parts + 1)]
+    return [items[first:last] for first, last in pairwise(bounds)]
 
 
 def _units(cores: frozenset[int], siblings: Collection[frozenset[int]]) -> list[list[int]]:
