@@ -274,6 +274,8 @@ def test_ranks_follow_the_devices_of_the_machine_as_far_as_a_batch_has_sessions(
     assert ranks(16, num_machines=3) == 2
     assert ranks(4, num_ranks=2) == 2
     assert job_spec_parse(recorded()).on_devices(16).train.known_num_ranks == 16
+    assert [ranks(num, parallel={"expert": 3}) for num in (1, 4, 7)] == [3, 3, 6]
+    assert ranks(4, num_machines=2, parallel={"expert": 2}) == 4
 
 
 @pytest.mark.parametrize("given", [0, 65, 2.5, "four", True, None])

@@ -48,7 +48,9 @@ def lacks_devices(machine: MachineView, job: JobView, role: Role) -> str | None:
     if role is Role.ROLLOUT or not machine.has_gpus or job.least_ranks <= machine.num_devices:
         return None
     working = f"{machine.num_devices} working GPU{'' if machine.num_devices == 1 else 's'}"
-    return f"{machine.name} has {working}, but the job trains with {job.least_ranks} processes on each machine"
+    return (
+        f"{machine.name} has {working}, but the job trains with {job.least_ranks} processes on each machine"
+    )
 
 
 def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:

@@ -87,7 +87,7 @@ def test_ranks_need_as_many_gpus_as_work(cast: Cast) -> None:
     job = cast.job(train={"num_ranks": 2})
     cycle()
     job.refresh_from_db()
-    assert "node has 1 working GPUs, but train.num_ranks is 2" in job.waiting_reason
+    assert "node has 1 working GPU, but the job trains with 2 processes on each machine" in job.waiting_reason
 
 
 def test_a_person_releases_a_device_and_its_machine_is_told_until_it_has_tried(cast: Cast) -> None:
