@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ import pytest
 from seamlessflow.core.protocol.child import Ended, Failed, Ready
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.devices import Device
+from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until
 from tests.fixtures.machine_devices import core_device
+from tests.fixtures.repository import ROOT
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,
@@ -253,3 +258,58 @@ def test_weights_are_gathered_by_bucket_never_the_whole_model_at_once(
     assert whole["num_gathers"] == 1
     assert small["most_bytes"] <= max(8 * 1024, small["largest_tensor"]) < whole["most_bytes"] / 4
     assert small["num_gathers"] > 4
+
+
+async def test_a_supervisor_of_two_core_devices_starts_a_trainer_with_a_rank_on_each(
+    trainer_model: Path, tmp_path: Path
+) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("two devices need two cores")
+    devices = [f"cpu:{cores[0]}", f"cpu:{cores[-1]}"]
+    plane = await FakeControlPlane.start()
+    plane.tags = ["train"]
+    plane.reside(
+        Role.TRAIN,
+        model_path=str(trainer_model),
+        artifact_root=(tmp_path / "artifacts").as_uri(),
+        **make_spec(),
+    )
+    supervisor = supervisor_start(tmp_path, plane, devices)
+    try:
+        await until(
+            lambda: cores_of_ranks_below(supervisor.pid) == [{cores[0]}, {cores[-1]}],
+            what="both ranks have taken their seats",
+            timeout_s=DEADLINE_S,
+        )
+        told = plane.heartbeats[0].capabilities
+        assert told is not None
+        assert [device.id for device in told.devices] == devices
+        assert told.host == os.uname().nodename
+    finally:
+        supervisor.terminate()
+        supervisor.wait(30)
+        await plane.stop()
+
+
+def supervisor_start(folder: Path, plane: FakeControlPlane, devices: list[str]) -> "subprocess.Popen[bytes]":
+    (folder / "token").write_text(TOKEN)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", "alpha"),
+            *("--control-plane-url", plane.url, "--token-file", str(folder / "token")),
+            *("--home", str(folder), "--no-fork-server", "--devices", ",".join(devices)),
+        ],
+        env={key: value for key, value in os.environ.items() if not key.endswith("_URL")}
+        | {"PYTHONPATH": f"{ROOT}/platform:{ROOT}/workers"},
+    )
+
+
+def cores_of_ranks_below(supervisor_pid: int) -> list[set[int]]:
+    """Return where the trainer's ranks may run, the first one first; none that is only starting."""
+    below = psutil.Process(supervisor_pid).children(recursive=True)
+    try:
+        ranks = [one for one in below if "seamlessflow_workers.train" in " ".join(one.cmdline())]
+        return [os.sched_getaffinity(one.pid) for one in ranks]
+    except (psutil.NoSuchProcess, ProcessLookupError):  # one has just ended
+        return []
