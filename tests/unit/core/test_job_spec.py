@@ -276,6 +276,8 @@ def test_ranks_follow_the_devices_of_the_machine_as_far_as_a_batch_has_sessions(
     assert job_spec_parse(recorded()).on_devices(16).train.known_num_ranks == 16
     assert [ranks(num, parallel={"expert": 3}) for num in (1, 4, 7)] == [3, 3, 6]
     assert ranks(4, num_machines=2, parallel={"expert": 2}) == 4
+    assert [ranks(num, parallel={"expert": 3, "sequence": 2}) for num in (1, 13)] == [6, 12]
+    assert ranks(64, parallel={"sequence": 2}) == 16, "two share the work of a session"
 
 
 @pytest.mark.parametrize("given", [0, 65, 2.5, "four", True, None])

@@ -187,13 +187,6 @@ class TrainSection(SpecSection):
         return math.lcm(self.parallel.sequence, spread)
 
     @property
-    def least_ranks(self) -> int:
-        """Return how many processes each machine runs at least; if they follow its devices, they are a multiple."""
-        if self.num_ranks != AUTO:
-            return self.num_ranks
-        return self.parallel.expert // math.gcd(self.parallel.expert, self.num_machines)
-
-    @property
     def known_num_ranks(self) -> int:
         """Return `num_ranks` of a spec for a machine whose devices are known (`JobSpec.on_devices`)."""
         assert self.num_ranks != AUTO
