@@ -94,7 +94,7 @@ def test_a_person_releases_a_device_and_its_machine_is_told_until_it_has_tried(c
     node = worker_make("node", "rollout", "train")
     told(node)
     told(node, LOST)
-    by = {"machine_id": node.machine.id, "device_id": GPUS[1].id, "author": "user:ada"}
+    by: dict[str, Any] = {"machine_id": node.machine.id, "device_id": GPUS[1].id, "author": "user:ada"}
     with pytest.raises(ApplicationError, match="say why"):
         device_release(**by, reason=" ")
     device_release(**by, reason="a new card")

@@ -269,12 +269,12 @@ async def test_a_supervisor_of_two_core_devices_starts_a_trainer_with_a_rank_on_
     devices = [f"cpu:{cores[0]}", f"cpu:{cores[-1]}"]
     plane = await FakeControlPlane.start()
     plane.tags = ["train"]
-    plane.reside(
-        Role.TRAIN,
-        model_path=str(trainer_model),
-        artifact_root=(tmp_path / "artifacts").as_uri(),
-        **make_spec(),
-    )
+    spec: dict[str, Any] = make_spec()
+    folders: dict[str, Any] = {
+        "model_path": str(trainer_model),
+        "artifact_root": (tmp_path / "artifacts").as_uri(),
+    }
+    plane.reside(Role.TRAIN, **folders, **spec)
     supervisor = supervisor_start(tmp_path, plane, devices)
     try:
         await until(
