@@ -57,7 +57,6 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
 ROUTES = sorted(set(routes(api_urls.urlpatterns)) - PUBLIC)
 # The world's session has no node yet; its job's model has no tokenizer, and its files are not there to be exported.
 ABSENT = {
-    "jobs/<job:job_id>/versions/<int:version>/export": 409,
     "jobs/<job:job_id>/trajectories/<str:table>": 404,
     "jobs/<job:job_id>/vocabulary": 404,
     "sessions/<session:session_id>/nodes/<int:index>": 404,
