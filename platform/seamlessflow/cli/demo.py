@@ -28,7 +28,7 @@ from seamlessflow.cli.demo_report import (
     summary_lines,
 )
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.local.gpu_machines import placed
+from seamlessflow.cli.local.gpu_machines import gpus_here, placed
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS
 from seamlessflow.cli.local.process_tree import run_to_end
@@ -39,7 +39,7 @@ from seamlessflow.client import Client
 from seamlessflow.core.job_spec import Dtype, EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
-from seamlessflow_workers.supervisor.inventory import default_device, visible_gpus
+from seamlessflow_workers.supervisor.inventory import default_device
 
 # Small, so that one machine alone decodes more slowly than the other trains and both are needed.
 MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}
@@ -114,7 +114,7 @@ async def _run(
     example = asyncio.create_task(_example_make(home))
     is_interrupted = threading.Event()
     try:
-        machines = placed(LAYOUTS[layout], visible_gpus(os.environ), cores=os.sched_getaffinity(0))
+        machines = placed(LAYOUTS[layout], gpus_here(os.environ), cores=os.sched_getaffinity(0))
         async with running_stack(home, machines, before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")

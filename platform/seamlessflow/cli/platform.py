@@ -12,7 +12,7 @@ import click
 
 from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.local.gpu_machines import NODE, placed, placement_said
+from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_said
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
@@ -20,8 +20,6 @@ from seamlessflow.cli.local.stack import CREATE_CLI_TOKEN, Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
 from seamlessflow.cli.machines import health_of
 from seamlessflow.client import ApiError, Client
-from seamlessflow.core.types.devices import InvalidDevices
-from seamlessflow_workers.supervisor.inventory import visible_gpus
 
 STOP_TIMEOUT_S = 60.0
 MAX_GATEWAYS = 16
@@ -64,10 +62,7 @@ def up(layout: str | None, no_machines: bool, num_gateways: int, detach: bool) -
 
 def _machines(layout: str | None) -> tuple[LocalMachine, ...]:
     """Return the machines of a layout, or those that suit this host, and say what was chosen on a host with GPUs."""
-    try:
-        gpus = visible_gpus(os.environ)
-    except InvalidDevices as error:
-        raise CliError(str(error), exit_code=2) from error
+    gpus = gpus_here(os.environ)
     wanted = NODE if layout is None and gpus else LAYOUTS[layout or MULTIPLEXED]
     machines = placed(wanted, gpus, cores=os.sched_getaffinity(0))
     if gpus:

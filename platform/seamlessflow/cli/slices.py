@@ -35,9 +35,10 @@ class Slice:
     devices: tuple[Device, ...]
 
     @property
-    def flag(self) -> str:
-        """The supervisor's `--devices`."""
-        return ",".join(device.id for device in self.devices)
+    def flags(self) -> tuple[str, ...]:
+        """Return the supervisor's flags for its devices, which win over the environment."""
+        ids = ",".join(device.id for device in self.devices)
+        return ("--devices", ids, "--device", self.devices[0].kind)
 
 
 def slices_parse(texts: Sequence[str], *, prefix: str, environ: Mapping[str, str]) -> tuple[Slice, ...]:

@@ -72,11 +72,12 @@ def worker(
         prefix = name or host_prefix(os.environ.get("SEAMLESSFLOW_HOST_NAME") or socket.gethostname())
         parsed = slices_parse(slices, prefix=prefix, environ=os.environ)
         commands = [
-            (*_supervisor(one.name, one.tags, control_plane_url, None), "--devices", one.flag, *slots)
-            for one in parsed
+            (*_supervisor(one.name, one.tags, control_plane_url, None), *one.flags, *slots) for one in parsed
         ]
         for one in parsed:
-            click.echo(f"machine {one.name} {{{', '.join(one.tags)}}} on {one.flag}")
+            click.echo(
+                f"machine {one.name} {{{', '.join(one.tags)}}} on {', '.join(d.id for d in one.devices)}"
+            )
         sys.exit(run_together(commands, environ=environ))
     if not name or not tags:
         raise CliError("--name and --tags are required, unless there is a --slice", exit_code=2)

@@ -31,7 +31,8 @@ def parsed(*texts: str) -> tuple[Slice, ...]:
 def test_a_host_is_cut_into_machines_with_devices_of_their_own() -> None:
     rollout, train = parsed("rollout=0-5", "train=6,7")
     assert (rollout.name, rollout.tags, rollout.devices) == ("node-7-rollout", ("rollout",), GPUS[:6])
-    assert (train.name, train.tags, train.flag) == ("node-7-train", ("train",), f"{GPUS[6].id},{GPUS[7].id}")
+    assert (train.name, train.tags) == ("node-7-train", ("train",))
+    assert train.flags == ("--devices", f"{GPUS[6].id},{GPUS[7].id}", "--device", "cuda")
 
 
 def test_slices_with_the_same_tags_are_numbered_and_tags_may_have_values() -> None:

@@ -4,17 +4,29 @@ Enters: the GPUs and cores of this host. Leaves: machines to run, and a line for
 compute have GPUs of their own, as far as there are enough; a machine of agents has none.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.core.types.device_cores import even_parts
-from seamlessflow.core.types.devices import Device, core_set_id
+from seamlessflow.core.types.devices import Device, InvalidDevices, core_set_id
 from seamlessflow.core.types.labels import gpu_model
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
+from seamlessflow_workers.supervisor.inventory import visible_gpus
 
 # All GPUs of one machine roll out, then train, so none waits for another; agents mostly wait, and need none.
 NODE = (LocalMachine("alpha", ("rollout", "train")), LocalMachine("gamma", ("agent",)))
+
+
+def gpus_here(environ: Mapping[str, str]) -> tuple[Device, ...]:
+    """Return the GPUs that machines of this host may use; none if they are told to use the processor."""
+    if environ.get("SEAMLESSFLOW_DEVICE") == "cpu":
+        return ()
+    try:
+        return visible_gpus(environ)
+    except InvalidDevices as error:
+        raise CliError(str(error), exit_code=2) from error
 
 
 def placed(

@@ -13,6 +13,7 @@ from pathlib import Path
 from seamlessflow.cli.local.environment import Addresses
 from seamlessflow.cli.local.process_tree import ProcessSpec
 from seamlessflow.cli.local.state import Home
+from seamlessflow.core.types.devices import is_core_sets
 
 STOP_TIMEOUT_S = 20.0
 SUPERVISOR = "seamlessflow_workers.supervisor"
@@ -60,7 +61,9 @@ def supervisor_spec(
 ) -> ProcessSpec:
     core = usable_core(machine.core)
     pinned = () if core is None else ("--cores", str(core))
-    devices = () if machine.devices is None else ("--devices", machine.devices)
+    # With the kind, which may differ from that in the environment: agents have no GPU where engines do.
+    kind = "cpu" if is_core_sets(machine.devices or "") else "cuda"
+    devices = () if machine.devices is None else ("--devices", machine.devices, "--device", kind)
     return ProcessSpec(
         name=f"supervisor-{machine.name}",
         command=(
