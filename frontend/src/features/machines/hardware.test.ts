@@ -23,8 +23,10 @@ test("a machine that has never sent a heartbeat is not shown as down", () => {
 });
 
 test("a machine matches if every search word is found in any of its fields", () => {
-  const machine = (name: string, tags: string[], open_state: string, is_healthy = true) =>
-    ({ ...HEALTHY, name, tags, labels: [`host=${name}-host`], role: null, open_state, is_healthy }) as const;
+  const machine = (name: string, tags: string[], open_state: string, is_healthy = true) => {
+    const labels = [`host=${name}-host`];
+    return { ...HEALTHY, name, tags, labels, role: null, open_state, is_healthy } as const;
+  };
   const machines = [
     machine("gpu-01", ["rollout", "rack=3"], "serving"),
     machine("gpu-02", ["train", "rack=3"], "idle"),
@@ -42,9 +44,7 @@ test("a machine matches if every search word is found in any of its fields", () 
 test("a cordoned device is named with its model and why", () => {
   const device = { id: "GPU-1", kind: "cuda", name: "NVIDIA H100", memory_bytes: 1, numa: null, cores: [] };
   const capabilities = { devices: [device], device_problems: { "GPU-1": "the driver reports: GPU is lost" } };
-  expect(deviceProblems({ capabilities })).toEqual([
-    "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost.",
-  ]);
+  expect(deviceProblems({ capabilities })).toEqual(["NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost."]);
   expect(deviceProblems({ capabilities: {} })).toEqual([]);
 });
 
