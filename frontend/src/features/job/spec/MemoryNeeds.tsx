@@ -39,10 +39,10 @@ function NeedRow({ name, need }: { name: string; need: Need }) {
   const parts = need.parts.filter((part) => part.num_bytes > 0);
   return (
     <tr>
-      <th scope="row">
+      <td>
         {name}
         {shared}
-      </th>
+      </td>
       <td className="number">{bytes(need.least_bytes)}</td>
       <td className="number">{bytes(need.usual_bytes)}</td>
       <td className="why">{parts.map((part) => `${bytes(part.num_bytes)} ${part.name}`).join(", ")}</td>

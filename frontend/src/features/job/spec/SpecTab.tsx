@@ -20,7 +20,7 @@ export function SpecTab({ jobId }: TabProps) {
     staleTime: Number.POSITIVE_INFINITY,
   }).data;
   return (
-    <>
+    <div className="stack">
       {job?.memory ? <MemoryNeeds memory={job.memory} /> : null}
       <section className="card">
         <div className="card-head">
@@ -39,6 +39,6 @@ export function SpecTab({ jobId }: TabProps) {
           {text}
         </pre>
       </section>
-    </>
+    </div>
   );
 }
