@@ -24,7 +24,7 @@ HOME = ROOT / ".seamlessflow"
 VENV = HOME / "venvs" / "app"
 LOG = HOME / "logs" / "setup.log"
 CONSTRAINTS = ROOT / "deploy" / "constraints" / "app.txt"
-EXTRAS = "control,embedded,data,rollout,train,dev,frontend"
+EXTRAS = "control,embedded,data,s3,rollout,train,dev,frontend"
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_GLIBC = (2, 28)
