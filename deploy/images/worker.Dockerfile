@@ -1,6 +1,7 @@
 # A machine: the supervisor with engine, trainer and agent runner.
 #   CPU:  docker build -f deploy/images/worker.Dockerfile --build-arg VARIANT=cpu -t seamlessflow/worker:cpu .
 #   CUDA: docker build -f deploy/images/worker.Dockerfile --build-arg VARIANT=cuda -t seamlessflow/worker:cuda .
+#         with vLLM in an environment of its own beside ours (about 20 GB in all); ENGINES=embedded leaves it out.
 # CPU builds of torch are not on the default index: name one with --build-arg TORCH_INDEX_URL=…, or in the secret `pip`.
 # CUDA's libraries come with torch's wheel; the driver comes from the host (NVIDIA's container toolkit).
 ARG BASE=debian:bookworm-20250520-slim
@@ -33,8 +34,21 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && DS_BUILD_OPS=0 /opt/seamlessflow/bin/pip install --no-build-isolation -c deploy/constraints/app.txt deepspeed
 COPY . .
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    /opt/seamlessflow/bin/pip install --no-build-isolation -c deploy/constraints/app.txt ".[rollout,train]" \
+    /opt/seamlessflow/bin/pip install --no-build-isolation -c deploy/constraints/app.txt ".[rollout,train,s3]" \
     && /opt/seamlessflow/bin/pip uninstall -y -q pip wheel hatchling ninja
+# vLLM and our trainer pin different versions of the same libraries, so vLLM lives apart; supervisors find it beside
+# their own environment. It brings all that an engine imports; of ours it gets the code alone.
+ARG ENGINES=embedded,vllm
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    mkdir -p /opt/vllm \
+    && case "${VARIANT}:${ENGINES}" in \
+      cuda:*vllm*) \
+        python3 -m venv /opt/vllm \
+        && /opt/vllm/bin/pip install "torch==2.13.0" "vllm==0.32.0" "transformers==5.19.0" "hatchling==1.33.0" \
+        && /opt/vllm/bin/pip install --no-deps --no-build-isolation . \
+        && /opt/vllm/bin/python -c "import seamlessflow_workers.rollout.vllm.options" \
+        && /opt/vllm/bin/pip uninstall -y -q hatchling ;; \
+    esac
 
 FROM python
 ARG VARIANT=cpu
@@ -47,14 +61,17 @@ RUN if [ "${VARIANT}" = cuda ]; then \
     fi
 RUN groupadd --gid 10001 flow \
     && useradd --uid 10001 --gid flow --home-dir /var/lib/seamlessflow --create-home --shell /usr/sbin/nologin flow \
-    && install -d -o flow -g flow /artifacts /models /var/lib/seamlessflow
+    && install -d -o flow -g flow /artifacts /models /cache /var/lib/seamlessflow
 COPY --from=application /opt/seamlessflow /opt/seamlessflow
+COPY --from=application /opt/vllm /opt/vllm
 # hadolint ignore=DL3064
 ENV PATH=/opt/seamlessflow/bin:$PATH \
     SEAMLESSFLOW_HOME=/var/lib/seamlessflow \
     SEAMLESSFLOW_LISTEN_HOST=0.0.0.0 \
     TOKENIZERS_PARALLELISM=false \
     HF_HUB_OFFLINE=1 \
+    VLLM_NO_USAGE_STATS=1 \
+    VLLM_CACHE_ROOT=/var/lib/seamlessflow/cache/vllm \
     # What is compiled is loaded again: /tmp may be mounted without the right to execute.
     TRITON_CACHE_DIR=/var/lib/seamlessflow/cache/triton \
     TORCHINDUCTOR_CACHE_DIR=/var/lib/seamlessflow/cache/inductor

@@ -45,8 +45,8 @@ app.kubernetes.io/component: {{ .component }}
 {{/* Pods run as the images' user, who owns the shared volume through its group. */}}
 {{- define "sf.podAccount" -}}
 automountServiceAccountToken: false
-serviceAccountName: {{ include "sf.name" . }}
-{{- with .Values.image.pullSecrets }}
+serviceAccountName: {{ include "sf.name" .root }}{{ .suffix }}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
@@ -55,7 +55,7 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "sf.podSecurity" -}}
-{{ include "sf.podAccount" . }}
+{{ include "sf.podAccount" (dict "root" . "suffix" "") }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -68,7 +68,7 @@ securityContext:
 {{/* The supervisor of agents is root with just the capabilities to run each session as a user of its own, so that no
 agent can read the machine's secrets. */}}
 {{- define "sf.agentPodSecurity" -}}
-{{ include "sf.podAccount" . }}
+{{ include "sf.podAccount" (dict "root" . "suffix" "-agents") }}
 securityContext:
   runAsNonRoot: false
   runAsUser: 0
@@ -118,7 +118,11 @@ topologySpreadConstraints:
 {{- with .Values.trustedOrigins }}
 - {name: SEAMLESSFLOW_TRUSTED_ORIGINS, value: {{ join "," . | quote }}}
 {{- end }}
+{{- if .Values.artifacts.s3.root }}
+{{ include "sf.storeEnv" . }}
+{{- else }}
 - {name: ARTIFACT_ROOT, value: /artifacts}
+{{- end }}
 - {name: MODEL_ROOTS, value: /models}
 {{- range $variable := list "SEAMLESSFLOW_SECRET_KEY" "DATABASE_URL" "BACKGROUND_BROKER_URL" "EVENTS_URL" }}
 - name: {{ $variable }}
@@ -130,15 +134,54 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* What opens a store of objects, for every pod that reads or writes artifacts; nothing if they are in a volume. */}}
+{{- define "sf.storeEnv" -}}
+{{- with .Values.artifacts.s3 }}
+{{- if .root -}}
+- {name: ARTIFACT_ROOT, value: {{ .root | quote }}}
+- {name: SEAMLESSFLOW_CACHE_DIR, value: /cache}
+- {name: SEAMLESSFLOW_CACHE_BYTES, value: "{{ mul .cacheGigabytes 1000000000 }}"}
+{{- with .endpoint }}
+- {name: AWS_ENDPOINT_URL, value: {{ . | quote }}}
+{{- end }}
+{{- with .region }}
+- {name: AWS_DEFAULT_REGION, value: {{ . | quote }}}
+{{- end }}
+{{- if or .existing .accessKeyId }}
+{{- range $variable := list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+- name: {{ $variable }}
+  valueFrom: {secretKeyRef: {name: {{ include "sf.storeSecret" $ }}, key: {{ $variable }}}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "sf.storeSecret" -}}
+{{- .Values.artifacts.s3.existing | default (printf "%s-store" (include "sf.name" .)) -}}
+{{- end -}}
+
 {{- define "sf.fileMounts" -}}
+{{- if .Values.artifacts.s3.root }}
+- {name: cache, mountPath: /cache}
+{{- else }}
 - {name: artifacts, mountPath: /artifacts}
+{{- end }}
 - {name: models, mountPath: /models, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- end -}}
 
 {{- define "sf.fileVolumes" -}}
+{{- if .Values.artifacts.s3.hostPath }}
+- name: cache
+  hostPath: {path: {{ .Values.artifacts.s3.hostPath | quote }}, type: DirectoryOrCreate}
+{{- else if .Values.artifacts.s3.root }}
+- name: cache
+  emptyDir: {} # the cache bounds itself
+{{- else }}
 - name: artifacts
   persistentVolumeClaim: {claimName: {{ include "sf.artifactsClaim" . }}}
+{{- end }}
 - name: models
   {{- if .Values.models.existingClaim }}
   persistentVolumeClaim: {claimName: {{ .Values.models.existingClaim }}, readOnly: true}
