@@ -212,7 +212,7 @@ def weights_in(folder: Path, version: int, *, sealed: SealedShards | None = None
         dtype="float32",
         sealed=sealed,
     )
-    return WeightsReference(version=version, uri=published.uri)
+    return WeightsReference(version=version, uri=published.folder.as_uri())
 
 
 async def until(condition: Callable[[], bool], *, what: str, timeout_s: float = 15.0) -> None:

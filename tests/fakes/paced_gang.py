@@ -41,7 +41,7 @@ class FollowingEngine(PacedStepEngine):
 
 
 def lead(
-    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path
+    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
 ) -> LeadingEngine:
     order = Load(
         rank=0,

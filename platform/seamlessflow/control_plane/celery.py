@@ -39,7 +39,7 @@ app.conf.update(
         "task_acks_late": True,
         "worker_hijack_root_logger": False,
         "broker_transport_options": {"visibility_timeout": 3600},
-        "beat_schedule_filename": str(settings.ARTIFACT_ROOT / "celerybeat-schedule"),
+        "beat_schedule_filename": str(settings.INCOMING_DIR.parent / "celerybeat-schedule"),
         "beat_schedule": {
             "node-partitions": {
                 "task": "seamlessflow.node_partitions_ensure",

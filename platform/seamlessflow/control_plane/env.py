@@ -104,15 +104,6 @@ class Environment:
         """Return the address; None if the variable is missing or empty."""
         return self.database(name) if self.environ.get(name, "").strip() else None
 
-    def folder(self, name: str) -> Path:
-        """Return an absolute folder, given as a path or a file:// URL. It need not exist yet."""
-        accepted = "an absolute folder, as /path or file:///path"
-        value = self.text(name, accepted=accepted)
-        path = Path(unquote(value.removeprefix("file://")))
-        if not path.is_absolute():
-            raise InvalidSetting(name, value, accepted)
-        return path
-
     def made_folder(self, name: str, path: Path) -> Path:
         """Create the folder `path`, which lies in the folder that the variable names."""
         try:

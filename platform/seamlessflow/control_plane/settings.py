@@ -10,6 +10,8 @@ from seamlessflow.control_plane.common.http.body_bounds import MAX_WORKER_BYTES
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
+from seamlessflow.runtime.artifacts.opening import ACCEPTED as ACCEPTED_ROOTS
+from seamlessflow.runtime.artifacts.opening import InvalidRoot, local_folder, root_url
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 _PACKAGE = "seamlessflow.control_plane"
@@ -24,7 +26,9 @@ try:
     EVENTS_URL = redis_url(_env.broker_url("EVENTS_URL", default=BROKER_URL))
     WEB_URL = _env.http_url("SEAMLESSFLOW_WEB_URL", default="http://127.0.0.1:8000")
     GATEWAY_URL = _env.http_url("SEAMLESSFLOW_GATEWAY_URL", default="http://127.0.0.1:8100")
-    ARTIFACT_ROOT = _env.folder("ARTIFACT_ROOT")
+    ARTIFACT_ROOT_URL = root_url(_env.text("ARTIFACT_ROOT", accepted=ACCEPTED_ROOTS))
+    # Where this host keeps files: the store itself if that is a folder, else copies of what is in it.
+    ARTIFACT_ROOT = local_folder(ARTIFACT_ROOT_URL, os.environ)
     INCOMING_DIR = _env.made_folder("ARTIFACT_ROOT", ARTIFACT_ROOT / "incoming")
     MODEL_ROOTS = _env.folders("MODEL_ROOTS")
     HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
@@ -42,10 +46,9 @@ try:
     )
     JOIN_TOKEN = _env.secret("SEAMLESSFLOW_JOIN_TOKEN") if "SEAMLESSFLOW_JOIN_TOKEN" in os.environ else ""
     _exposure = exposure_read(_env, web_url=WEB_URL, secret_key=SECRET_KEY)
-except InvalidSetting as error:
+except (InvalidRoot, InvalidSetting) as error:
     sys.exit(f"seamlessflow: {error}")
 
-ARTIFACT_ROOT_URL = ARTIFACT_ROOT.as_uri()
 DEBUG = False
 ROOT_URLCONF = f"{_PACKAGE}.urls"
 ASGI_APPLICATION = f"{_PACKAGE}.asgi.application"

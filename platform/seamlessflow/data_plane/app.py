@@ -110,7 +110,7 @@ class Gateway:
         writer = TurnWriter(settings.database_url, engines.turns.num_now, engines.num_held)
         turns = PostgresTurns(self._pool, writer)
         limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
-        registry = Registry(turns, held, limits, tell_over=endings.tell)
+        registry = Registry(turns, held, limits, tell_over=endings.tell, artifact_root=settings.artifact_root)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)

@@ -12,6 +12,7 @@ from seamlessflow.core.protocol.exposure import (
     secret_weakness,
 )
 from seamlessflow.core.protocol.live_events import redis_url
+from seamlessflow.runtime.artifacts.opening import InvalidRoot, root_url
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 EVENTS_SCHEMES = ("redis://", "rediss://", "unix://")
@@ -26,6 +27,7 @@ class Settings:
     secret_key: str  # verifies phase credentials, makes front tokens
     public_url: str  # the base URL that clients are given
     peer_url: str = ""  # the base URL at which other gateways reach this one; empty: the public one
+    artifact_root: str = ""  # URL of the artifact store; needed if that is no folder of this host
     events_url: str = ""  # broker of live events, as redis-py takes it; empty: growing answers are not shown
     max_body_bytes: int = 32 << 20
     max_inflight_body_bytes: int = 256 << 20  # of all requests that have not become turns yet
@@ -80,6 +82,11 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
             scheme = events_url.partition(":")[0]
             faults.append(f"EVENTS_URL must be a redis://, rediss:// or unix:// address, got {scheme!r}")
         events_url = ""  # a broker of another kind carries only doorbells
+    artifact_root = environ.get("ARTIFACT_ROOT", "")
+    try:
+        artifact_root = root_url(artifact_root) if artifact_root else ""
+    except InvalidRoot as error:
+        faults.append(str(error))
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
@@ -91,6 +98,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
             "/"
         ),
         max_tree_bytes=tree_memory_mb << 20,
+        artifact_root=artifact_root,
         events_url=events_url,
         retry_window_s=float(window),
         max_inflight_body_bytes=body_memory_mb << 20,

@@ -1,7 +1,6 @@
 """The control plane's environment: each bad value is named, together with the accepted ones."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,6 @@ from seamlessflow.core.protocol.live_events import redis_url
         (lambda env: env.database("X"), "postgresql://host", "postgresql://"),
         (lambda env: env.broker_url("X"), "amqp://host", "redis+socket://"),
         (lambda env: env.http_url("X", default=""), "localhost:8000", "http://host"),
-        (lambda env: env.folder("X"), "relative/folder", "/path"),
         (lambda env: env.folders("X"), "relative", "absolute folders"),
         (lambda env: env.integer("X", default=1, minimum=1), "0", "from 1 on"),
         (lambda env: env.integer("X", default=1), "many", "whole number"),
@@ -53,14 +51,6 @@ def test_a_database_can_be_on_a_socket_or_on_a_host() -> None:
     )
     assert database_address_parse("postgres://me:p%40ss@host:5433/db") == DatabaseAddress(
         user="me", password="p@ss", host="host", port="5433", name="db", options={}
-    )
-
-
-def test_a_folder_may_be_a_path_or_a_url() -> None:
-    assert (
-        Environment({"X": "file:///a%20b"}).folder("X")
-        == Environment({"X": "/a b"}).folder("X")
-        == Path("/a b")
     )
 
 

@@ -35,7 +35,7 @@ from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.process.device_environment import trainer_environment
-from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
+from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT, store_environment
 
 LINE_BYTES = 1 << 20
 RENEW_EVERY_S = 3600.0  # credentials are valid for a day; each answer to a heartbeat brings a new one
@@ -59,15 +59,18 @@ class ControlledChild(WarmChild):
         ours, self._theirs = socket.socketpair()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
         settings = self._dependencies.settings
-        program = settings.train_command if self.key.role is Role.TRAIN else settings.agent_command
+        is_trainer = self.key.role is Role.TRAIN
+        program = settings.train_command if is_trainer else settings.agent_command
         path = self._dependencies.folders.run / f"{self.key.role}-{self.key.job_id}.json"
         # The address at which this machine reaches the control plane, which may differ from the one that people open.
         warm_process = msgspec.structs.replace(
-            self.warm_process, control_plane_url=settings.control_plane_url
+            self.warm_process,
+            control_plane_url=settings.control_plane_url,
+            model_path=str(await self._model_folder()) if is_trainer else "",
         )
         path.write_bytes(msgspec.json.encode(warm_process))
         descriptor, meeting = self._theirs.fileno(), self._dependencies.rendezvous_fd
-        is_of_gang = self.key.role is Role.TRAIN and _num_machines(warm_process) > 1
+        is_of_gang = is_trainer and _num_machines(warm_process) > 1
         return ChildCommand(
             (
                 *(*program, "--control-fd", str(descriptor), "--warm-process", str(path)),
@@ -75,6 +78,7 @@ class ControlledChild(WarmChild):
             ),
             environment={
                 **self._device_environment(),
+                **(store_environment() if is_trainer else {}),
                 "SEAMLESSFLOW_LISTEN_HOST": settings.listen_host,
                 "SEAMLESSFLOW_ADVERTISED_HOST": settings.advertised_host,
             },

@@ -8,10 +8,8 @@ complete (they are renamed into place); an engine that failed an update never se
 
 import asyncio
 import contextlib
-import time
 import uuid
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -21,6 +19,7 @@ from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
+from seamlessflow_workers.phases.files import FilesMissing
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
@@ -29,7 +28,6 @@ from seamlessflow_workers.rollout.front import Front
 from seamlessflow_workers.weights.manifest import WeightsReadError
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 
-WEIGHTS_TIMEOUT_S = 60.0
 WEIGHTS_POLL_S = 0.01
 HAND_OVER_S = 30.0
 LEAVE_S = 2.0
@@ -57,13 +55,14 @@ class RolloutChild(WarmChild):
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
         if not settings.devices:
             raise ChildFailure("every device of this machine is cordoned")
+        model = await self._model_folder()
         weights = self.phase.order.weights if self.phase else self.warm_process.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
             self._served_version = weights.version
         return ChildCommand(
-            (*settings.engine_commands[kind], *self._engine_flags(spec), *flags),
+            (*settings.engine_commands[kind], *self._engine_flags(spec, model), *flags),
             environment=devices_environment(settings.devices),
         )
 
@@ -73,10 +72,10 @@ class RolloutChild(WarmChild):
         except InvalidJobSpec as error:  # from a newer control plane
             raise ChildFailure(f"this machine cannot read the job's spec: {error}") from error
 
-    def _engine_flags(self, spec: JobSpec) -> tuple[str, ...]:
+    def _engine_flags(self, spec: JobSpec, model: Path) -> tuple[str, ...]:
         return (
             # No --seed: engines of one job must not draw the same numbers, nor a restarted engine repeat itself.
-            *("--model", self.warm_process.model_path, "--uds", str(self._socket)),
+            *("--model", str(model), "--uds", str(self._socket)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(self._served_version)),
             *("--dtype", str(spec.model.dtype), "--device", self._dependencies.settings.device),
@@ -225,34 +224,28 @@ class RolloutChild(WarmChild):
 
     async def _whole_weights(self, weights: WeightsReference) -> Path | None:
         """Return the weights' folder once it exists; None if the phase is drained first. Raises ChildFailure."""
-        folder = local_folder(weights.uri)
-        deadline_s = time.monotonic() + WEIGHTS_TIMEOUT_S
+        fetching = asyncio.create_task(self._files.hold("weights", weights.uri))
         try:
-            while not folder.is_dir():
+            await asyncio.sleep(0)  # files that are there already take no longer
+            while not fetching.done():
                 if self.phase is not None and self.phase.state is PhaseState.DRAINING:
                     return None
-                if time.monotonic() > deadline_s:
-                    raise ChildFailure(f"the weights of version {weights.version} did not appear at {folder}")
                 self._await_weights(True)
-                await asyncio.sleep(WEIGHTS_POLL_S)
-        finally:
-            self._await_weights(False)
-        try:
+                await asyncio.wait({fetching}, timeout=WEIGHTS_POLL_S)
+            folder = fetching.result()
             await asyncio.to_thread(weights_check, folder, version=weights.version)
+        except FilesMissing as error:
+            raise ChildFailure(f"the weights of version {weights.version} did not appear: {error}") from error
         except WeightsReadError as error:
             raise ChildFailure(
                 f"the weights of version {weights.version} are not complete: {error}"
             ) from error
+        finally:
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+            self._await_weights(False)
         return folder
 
     def _await_weights(self, is_awaiting: bool) -> None:
         if self.phase is not None and self.phase.is_awaiting_weights != is_awaiting:
             self.phase.await_weights(is_awaiting)
-
-
-def local_folder(uri: str) -> Path:
-    """Return the folder of a `file://` URL or a plain path. Raises ChildFailure for any other scheme."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise ChildFailure(f"weights at {uri!r} cannot be read here; file:// URLs and paths are accepted")
-    return Path(unquote(parts.path))

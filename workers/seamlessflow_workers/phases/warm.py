@@ -12,6 +12,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import NoReturn
 
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -20,6 +21,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.dependencies import Dependencies
+from seamlessflow_workers.phases.files import FilesMissing, MachineFiles, is_remote
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, RunningPhase
 from seamlessflow_workers.process.child import ChildCommand, ChildProcess
 from seamlessflow_workers.process.logs import OutputLog
@@ -61,6 +63,7 @@ class WarmChild(ABC):
         self._loaded_s = math.inf
         self._process: ChildProcess | None = None
         self._stalled = ""  # why it was killed
+        self._files = MachineFiles(warm_process.artifact_root)
         self._pulse = Pulse(SILENCE_LIMITS_S[warm_process.role])
         self._log = OutputLog(
             dependencies.folders.logs,
@@ -144,6 +147,16 @@ class WarmChild(ABC):
     async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_prepare` and `_load` took."""
 
+    async def _model_folder(self) -> Path:
+        """Return the initial model's folder on this machine, which stays while the child lives. Raises ChildFailure."""
+        recorded = self.warm_process.model_path
+        if not is_remote(recorded):
+            return Path(recorded)  # the child says what is wrong with it
+        try:
+            return await self._files.hold("model", recorded)
+        except FilesMissing as error:
+            raise ChildFailure(f"the initial model did not appear: {error}") from error
+
     async def _run(self) -> None:
         try:
             await asyncio.sleep(restart_delay_s(self.num_failures))
@@ -163,6 +176,7 @@ class WarmChild(ABC):
             await self._clean_up()
             if self._process is not None:
                 await self._process.stop(grace_s=STOP_GRACE_S)
+            self._files.release()
             self._log.close()
             if self.phase is not None and not self.phase.is_over:
                 self.phase.fail("the supervisor stopped this child")

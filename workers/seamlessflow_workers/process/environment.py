@@ -1,7 +1,7 @@
 """The environment of child processes: what they are told, and what is kept from them.
 
 It takes the variables that a child's command adds and the number of its cores, and returns all its variables.
-Invariant: no child gets a secret of the supervisor.
+Invariant: no child gets a secret of the supervisor; only a trainer gets what opens the artifact store.
 """
 
 import os
@@ -10,10 +10,12 @@ from pathlib import Path
 
 import seamlessflow.core
 import seamlessflow_workers
+from seamlessflow.runtime.artifacts.opening import CREDENTIAL_VARIABLES
 
 SECRET_VARIABLES = (
     "BACKGROUND_BROKER_URL", "BROKER_URL", "DATABASE_URL", "EVENTS_URL", "PGPASSWORD", "SECRET_KEY",
     "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_TOKEN",
+    *CREDENTIAL_VARIABLES,
 )  # fmt: skip
 # A trainer takes the GPU that it sees, so on a machine that computes on its CPU it must see none. DeepSpeed is told in
 # both cases: what it would find by itself, or in our own environment, may not be the machine's device.
@@ -32,6 +34,11 @@ def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, 
         inherited["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
     return {**inherited, **threads, **extra}
+
+
+def store_environment() -> dict[str, str]:
+    """Return what opens the artifact store, for a child that writes to it."""
+    return {name: os.environ[name] for name in CREDENTIAL_VARIABLES if name in os.environ}
 
 
 def import_roots() -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from seamlessflow.runtime.artifacts.opening import CACHE_DIR_VARIABLE
 from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
 SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes including the terminator
@@ -60,8 +61,11 @@ class MachineHome:
         self._lock.close()
 
     def child_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the children's variables for temporary files, and for compiled kernels, which are worth keeping."""
-        kept = {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}
+        """Return the variables for temporary files, and for what is worth keeping: kernels, and files of the store."""
+        kept = {
+            "TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor"),
+            CACHE_DIR_VARIABLE: str(self._cache / "artifacts"),
+        }
         return {"TMPDIR": str(self.scratch), EPISODES_VARIABLE: str(self.episodes)} | {
             name: value for name, value in kept.items() if name not in environ
         }

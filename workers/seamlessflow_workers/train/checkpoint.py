@@ -5,6 +5,7 @@
 complete. The last two are kept.
 """
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -15,12 +16,12 @@ from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 
 _FORMAT_VERSION = 1
-_NUM_KEPT = 2
+NUM_KEPT = 2
 _TAG = "state"
 _SAVING_PREFIX = ".saving-"
 _DELETING_PREFIX = ".deleting-"
 _FOLDER_PREFIX = "batch-"
-_PROGRESS_NAME = "progress.json"
+PROGRESS_NAME = "progress.json"
 _LATEST_NAME = "latest.json"
 
 
@@ -55,14 +56,14 @@ def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -
         _clear_leftovers(checkpoints)
         temporary.mkdir(parents=True)
         engine.state_save(temporary, _TAG)
-        (temporary / _PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
+        (temporary / PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
         _fsync_tree(temporary)
         if target.exists():
             _discard(target)  # from an earlier attempt at the same batch, never announced
         temporary.rename(target)
         _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=progress))
         fsync_folder(checkpoints)
-        for number in _saved_batches(checkpoints)[:-_NUM_KEPT]:
+        for number in _saved_batches(checkpoints)[:-NUM_KEPT]:
             _discard(checkpoints / f"{_FOLDER_PREFIX}{number}")
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -78,21 +79,17 @@ def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -
     return target
 
 
-def checkpoint_newest(checkpoints: Path) -> tuple[Path, Progress] | None:
-    """Return folder and progress of the newest checkpoint; None if there is none. Raises CheckpointReadError."""
-    numbers = _saved_batches(checkpoints)
-    if not numbers:
-        return None
-    folder = checkpoints / f"{_FOLDER_PREFIX}{numbers[-1]}"
+def progress_read(raw: bytes, checkpoint: str) -> Progress:
+    """Return the progress that a checkpoint holds. Raises CheckpointReadError."""
     try:
-        progress = msgspec.json.decode((folder / _PROGRESS_NAME).read_bytes(), type=Progress)
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointReadError(f"checkpoint {folder} cannot be read: {error}") from error
+        progress = msgspec.json.decode(raw, type=Progress)
+    except msgspec.DecodeError as error:
+        raise CheckpointReadError(f"checkpoint {checkpoint} cannot be read: {error}") from error
     if progress.format_version != _FORMAT_VERSION:
         raise CheckpointReadError(
-            f"checkpoint {folder} has format_version {progress.format_version}, expected {_FORMAT_VERSION}"
+            f"checkpoint {checkpoint} has format_version {progress.format_version}, expected {_FORMAT_VERSION}"
         )
-    return folder, progress
+    return progress
 
 
 def checkpoint_load(folder: Path, engine: StepEngine) -> None:
@@ -114,7 +111,8 @@ def _clear_leftovers(checkpoints: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Delete a checkpoint; rename it first, so that a folder with its name is always complete."""
-    shutil.rmtree(folder.rename(folder.with_name(f"{_DELETING_PREFIX}{folder.name}")))
+    with contextlib.suppress(FileNotFoundError):  # a host's cache makes room by removing what the store has
+        shutil.rmtree(folder.rename(folder.with_name(f"{_DELETING_PREFIX}{folder.name}")))
 
 
 def _write_latest(checkpoints: Path, latest: LatestCheckpoint) -> None:

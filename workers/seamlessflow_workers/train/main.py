@@ -19,13 +19,15 @@ import msgspec
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew, ToChild
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
+from seamlessflow.runtime.artifacts.opening import InvalidRoot
+from seamlessflow.runtime.artifacts.store import StoreError
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 from seamlessflow_workers.train.step_watch import StepStalled
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer, VersionOffers
-from seamlessflow_workers.weights.manifest import versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 from seamlessflow_workers.weights.transports.file.sending import WeightsWriteError
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ _ANTICIPATED = (
     RankGone,
     RequestRefused,
     StepStalled,
+    StoreError,
     WeightsWriteError,
 )
 EXIT_NOT_LOADED = 2
@@ -144,6 +147,7 @@ async def _serve(
         executor, load_engine, Path(warm_process.model_path), spec
     )
     try:
+        artifacts = JobArtifacts(warm_process.artifact_root, warm_process.job_id)
         engine = await loading
         trainer = Trainer(
             warm_process=warm_process,
@@ -151,11 +155,12 @@ async def _serve(
             engine=engine,
             executor=executor,
             report=channel.send,
-            offers=open_offers(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
+            offers=open_offers(artifacts.versions, spec),
+            artifacts=artifacts,
         )
         await trainer.resume()
         await trainer.device_leave()
-    except (ModelLoadError, CheckpointReadError) as error:
+    except (ModelLoadError, CheckpointReadError, InvalidRoot, StoreError) as error:
         logger.error("%s", error)
         end_process(EXIT_NOT_LOADED, "the trainer could not be loaded")
     channel.send(Ready())

@@ -24,14 +24,16 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.clients.trainer import TrainerClient
 from seamlessflow_workers.train.checkpoint import (
+    NUM_KEPT,
+    PROGRESS_NAME,
     Progress,
     checkpoint_load,
-    checkpoint_newest,
     checkpoint_save,
+    progress_read,
 )
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.train.step_watch import StepWatch
-from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 
@@ -69,6 +71,7 @@ class Trainer:
         engine: StepEngine,
         executor: Executor,
         report: Reporter,
+        artifacts: JobArtifacts,
         offers: VersionOffers | None = None,
     ) -> None:
         self._warm_process = warm_process
@@ -77,8 +80,7 @@ class Trainer:
         self._executor = executor
         self._report = report
         self._offers = offers
-        self._versions = versions_folder(warm_process.artifact_root, warm_process.job_id)
-        self._checkpoints = checkpoints_folder(warm_process.artifact_root, warm_process.job_id)
+        self._artifacts = artifacts
         self._progress = Progress()
         self._published_version = warm_process.weights.version
         self._durable_batch = 0
@@ -91,17 +93,23 @@ class Trainer:
         self.is_discarded = False  # the job of the present phase is cancelled
 
     async def resume(self) -> None:
-        """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
-        newest = checkpoint_newest(self._checkpoints)
+        """Load the newest checkpoint if it is ahead of what is in memory. Raises CheckpointReadError, StoreError."""
+        newest = await self._off_loop(lambda: self._artifacts.checkpoint_newest(PROGRESS_NAME))
         if newest is None:
             return
-        folder, progress = newest
+        number, raw = newest
+        url = self._artifacts.checkpoint_url(number)
+        progress = progress_read(raw, url)
         self._durable_batch = progress.batch_number
         if progress.version <= self._progress.version:
             return
-        await self._off_loop(lambda: checkpoint_load(folder, self._engine))
-        self._progress, self._checkpoint_uri = progress, folder.as_uri()
+        await self._off_loop(lambda: self._load(number))
+        self._progress, self._checkpoint_uri = progress, url
         logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
+
+    def _load(self, batch_number: int) -> None:
+        with self._artifacts.checkpoint_hold(batch_number) as held:
+            checkpoint_load(held.path, self._engine)
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
         """Work until the order is fulfilled or drained, or the job complete; return which of these, for people.
@@ -248,23 +256,26 @@ class Trainer:
         self._report(Doing(state=LedgerState.SYNCING))
         started_s = time.monotonic()
         progress = self._progress
-        folder = await self._off_loop(lambda: checkpoint_save(self._checkpoints, self._engine, progress))
+        self._checkpoint_uri = await self._off_loop(lambda: self._save(progress))
         self._durable_batch = progress.batch_number
-        self._checkpoint_uri = folder.as_uri()
         self._add_metric("train/checkpoint_s", time.monotonic() - started_s)
+
+    def _save(self, progress: Progress) -> str:
+        checkpoint_save(self._artifacts.checkpoints, self._engine, progress)
+        return self._artifacts.checkpoint_keep(progress.batch_number, num_kept=NUM_KEPT)
 
     async def _publish(self, client: TrainerClient, drained: asyncio.Event) -> bool:
         """Write the weights and announce them; return whether the job is complete."""
         self._report(Doing(state=LedgerState.SYNCING))
         started_s = time.monotonic()
-        weights = await self._off_loop(self._write_weights)
+        weights, url = await self._off_loop(self._write_weights)
         self._add_metric("train/publish_s", time.monotonic() - started_s)
         publication = Publication(
             version=self._progress.version,
             parent_version=self._published_version,
             optimizer_step=self._progress.optimizer_step,
             batch_number=self._progress.batch_number,
-            uri=weights.uri,
+            uri=url,
             manifest_sha256=weights.manifest_sha256,
             num_bytes=weights.num_bytes,
             checkpoint_uri=self._checkpoint_uri,
@@ -274,10 +285,10 @@ class Trainer:
         self._published_version = publication.version
         return reply.is_job_complete
 
-    def _write_weights(self) -> PublishedWeights:
+    def _write_weights(self) -> tuple[PublishedWeights, str]:
         shards = None if self._offers is None else self._offers.shards()
         weights = weights_publish(
-            self._versions,
+            self._artifacts.versions,
             self._engine,
             job_id=self._warm_process.job_id,
             version=self._progress.version,
@@ -286,11 +297,12 @@ class Trainer:
             adapter_config=self._engine.adapter_config,
             sealed=shards,
         )
+        url = self._artifacts.version_keep(self._progress.version)
         if self._offers is not None and shards is not None:
             self._offers.offer(
                 shards, version=self._progress.version, manifest_sha256=weights.manifest_sha256
             )
-        return weights
+        return weights, url
 
     def _add_metric(self, name: str, value: float) -> None:
         progress = self._progress

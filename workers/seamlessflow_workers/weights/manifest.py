@@ -8,7 +8,6 @@ stored in peft's own format: `adapter_model.safetensors`, its only shard, and `a
 
 import hashlib
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import msgspec
@@ -49,22 +48,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 class WeightsReadError(RuntimeError):
     """Published weights are missing, of another format or damaged."""
-
-
-def artifact_root_path(artifact_root: str) -> Path:
-    """Return the local folder of a `file://` URL. Raises ValueError for any other scheme."""
-    parts = urlsplit(artifact_root)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise ValueError(f"artifact root {artifact_root!r} must be a file:// URL on this machine")
-    return Path(unquote(parts.path))
-
-
-def versions_folder(artifact_root: str, job_id: UUID) -> Path:
-    return artifact_root_path(artifact_root) / str(job_id) / "versions"
-
-
-def checkpoints_folder(artifact_root: str, job_id: UUID) -> Path:
-    return artifact_root_path(artifact_root) / str(job_id) / "checkpoints"
 
 
 def manifest_encode(manifest: Manifest) -> bytes:

@@ -1,99 +1,63 @@
 """Gives a new job the files of an older one to continue from: a checkpoint, and the weights that it holds.
 
-Takes two folders of the artifact store. The files are hard links (copies where there are none), because neither changes
-once it has its name: so they take no space, and nothing that deletes the older job's folders can take them away.
-Invariant: what is returned is complete and durable, or OSError is raised.
+Takes and returns bundles of the artifact store, which copies inside itself: by hard links in a folder, so that the
+copies take no space. Nothing that deletes the older job's files can take them away. Invariant: what is returned is
+complete and durable, or OSError is raised.
 """
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.core.artifacts.places import (
+    checkpoint_number,
+    checkpoint_place,
+    checkpoints_place,
+    version_place,
+)
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, ArtifactStore
 
 CHECKPOINT_BATCH = 0  # of the new job: no batch of its own is in it
 VERSION = 1  # of the new job: the weights with which it begins
 _MANIFEST, _PROGRESS = "manifest.json", "progress.json"
 
 
-def checkpoints_find(job: Path) -> Iterator[tuple[Path, int]]:
+def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[tuple[str, int]]:
     """Yield the checkpoints of a job, the newest first, each with the version that it holds."""
-    folders = [
-        one for one in (job / "checkpoints").glob("batch-*") if one.name.removeprefix("batch-").isdigit()
-    ]
-    for folder in sorted(folders, key=lambda one: -int(one.name.removeprefix("batch-"))):
+    numbers = map(checkpoint_number, store.names(checkpoints_place(job_id)))
+    for number in sorted((number for number in numbers if number is not None), reverse=True):
+        place = checkpoint_place(job_id, number)
         try:
-            progress = json.loads((folder / _PROGRESS).read_bytes())
-        except FileNotFoundError:  # it is being deleted
+            progress = _read(store, place, _PROGRESS)
+        except ArtifactMissing:  # it is being deleted
             continue
-        yield folder, int(progress["version"])
+        yield place, int(progress["version"])
 
 
-def checkpoint_take(source: Path, job: Path) -> Path:
-    """Link a checkpoint as one of the new job before its first batch, and return it.
+def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:
+    """Copy a checkpoint as one of the new job before its first batch, and return its place.
 
     The optimizer's step goes on; batches and versions are counted anew.
     """
-    target = job / "checkpoints" / f"batch-{CHECKPOINT_BATCH}"
-    _tree_link(source, target)
-    progress = json.loads((source / _PROGRESS).read_bytes())
+    target = checkpoint_place(job_id, CHECKPOINT_BATCH)
+    progress = _read(store, source, _PROGRESS)
     own = {**progress, "batch_number": CHECKPOINT_BATCH, "version": VERSION, "metrics": {}}
-    _replace(target / _PROGRESS, json.dumps(own).encode())
-    _folders_sync(target, job)
+    store.copy(source, target, replaced={_PROGRESS: json.dumps(own).encode()})
     return target
 
 
-def version_take(source: Path, job: Path, *, job_id: str) -> tuple[Path, str]:
-    """Link the files of a version as the new job's first one; return it with the digest of its manifest."""
-    target = job / "versions" / str(VERSION)
-    _tree_link(source, target)
-    manifest = json.loads((source / _MANIFEST).read_bytes())
-    own = {**manifest, "job_id": job_id, "version": VERSION, "parent_version": 0}
+def version_take(store: ArtifactStore, source: str, job_id: UUID) -> tuple[str, str]:
+    """Copy the files of a version as the new job's first one; return its place and the digest of its manifest."""
+    target = version_place(job_id, VERSION)
+    manifest = _read(store, source, _MANIFEST)
+    own = {**manifest, "job_id": str(job_id), "version": VERSION, "parent_version": 0}
     raw = json.dumps(own, indent=1, sort_keys=True).encode()
-    _replace(target / _MANIFEST, raw)
-    _folders_sync(target, job)
+    store.copy(source, target, replaced={_MANIFEST: raw})
     return target, hashlib.sha256(raw).hexdigest()
 
 
-def _tree_link(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, copy_function=_link)
-    except shutil.Error as error:  # with source, target and message of each file
-        if source.exists():
-            raise OSError(error.args[0][0][2]) from error
-        raise FileNotFoundError(source) from error
-    if not source.exists():  # a deletion renames it first, so it may have lost files meanwhile
-        raise FileNotFoundError(source)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # no hard links on this file system or kernel: copy instead
-        shutil.copy2(source, target)
-        _sync(Path(target))
-
-
-def _replace(path: Path, raw: bytes) -> None:
-    """Write a file of the new job's own; the linked one must not change."""
-    path.unlink()
-    path.write_bytes(raw)
-    _sync(path)
-
-
-def _folders_sync(target: Path, job: Path) -> None:
-    for name, _, _ in os.walk(target):
-        _sync(Path(name))
-    for folder in (target.parent, job, job.parent):
-        _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _read(store: ArtifactStore, place: str, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(b"".join(store.read(place, name)))
+    return content

@@ -4,18 +4,14 @@ Takes a spec that names the older job (`train.continue_from`). The new job begin
 before its first batch, whose files are its own; so engines serve what was learned from the first turn on.
 """
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from django.conf import settings
-
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.continued_files import (
     VERSION,
     checkpoint_take,
@@ -24,6 +20,7 @@ from seamlessflow.control_plane.jobs.continued_files import (
 )
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.artifacts.places import job_place
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.types.ids import IdKind, parse_id
@@ -38,11 +35,11 @@ class Origin:
     """Where a job begins: the version of the older one that its newest whole checkpoint holds."""
 
     version: PolicyVersion
-    weights: Path
-    checkpoint: Path
+    weights: str  # its place in the artifact store
+    checkpoint: str
 
 
-def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: Path) -> Origin | None:
+def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origin | None:
     """Return what the spec wants to continue; None if it begins anew. Raises ApplicationError naming the field."""
     if spec.train.continue_from is None:
         return None
@@ -55,7 +52,7 @@ def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: Path) -> Orig
         raise field_error(FIELD, f"there is no job {spec.train.continue_from} in this project")
     if JobState(job.state) not in {*TERMINAL_JOB_STATES, JobState.PAUSED}:
         raise field_error(FIELD, f"the job is {job.state}; accepted: a job that has ended or is paused")
-    if Path(job.model_path) != model_path:
+    if job.model_path != model_path:
         raise field_error(
             "model.source", "is another model than that of the job to continue; name the same one"
         )
@@ -75,10 +72,11 @@ def _value(spec: JobSpec, field: str) -> Any:
 
 def _newest(job: Job) -> Origin:
     kept = {row.version: row for row in PolicyVersion.objects.filter(job=job, deleted_at=None, version__gt=0)}
-    for checkpoint, number in checkpoints_find(_folder(job)):
+    store = artifact_store()
+    for checkpoint, number in checkpoints_find(store, job.id):
         version = kept.get(number)
-        weights = Path(unquote(urlsplit(version.uri).path)) if version is not None else None
-        if version is not None and weights is not None and weights.is_dir():
+        weights = store.place_of(version.uri) if version is not None else None
+        if version is not None and weights is not None and store.exists(weights):
             return Origin(version, weights, checkpoint)
     raise field_error(
         FIELD, "the job has no checkpoint with its weights: it wrote none, or they were deleted"
@@ -92,16 +90,17 @@ def files_unless_refused(job: Job, origin: Origin | None) -> Iterator[None]:
         yield
     except BaseException:
         if origin is not None:
-            shutil.rmtree(_folder(job), ignore_errors=True)
+            with suppress(OSError):  # the first failure is the one to report
+                artifact_store().remove(job_place(job.id))
         raise
 
 
 def origin_take(job: Job, origin: Origin) -> None:
     """Make the origin the first version of the new job. Raises ApplicationError (409) if it is deleted meanwhile."""
-    folder, old = _folder(job), origin.version
+    store, old = artifact_store(), origin.version
     try:
-        checkpoint = checkpoint_take(origin.checkpoint, folder)
-        weights, digest = version_take(origin.weights, folder, job_id=str(job.id))
+        checkpoint = checkpoint_take(store, origin.checkpoint, job.id)
+        weights, digest = version_take(store, origin.weights, job.id)
     except FileNotFoundError as error:
         raise conflict(f"{FIELD}: the checkpoint was deleted in the meantime") from error
     except OSError as error:
@@ -114,15 +113,10 @@ def origin_take(job: Job, origin: Origin) -> None:
         version=VERSION,
         parent_version=0,
         optimizer_step=old.optimizer_step,
-        uri=weights.as_uri(),
+        uri=store.url_of(weights),
         manifest_sha256=digest,
         num_bytes=old.num_bytes,
-        checkpoint_uri=checkpoint.as_uri(),
+        checkpoint_uri=store.url_of(checkpoint),
     )
     job.latest_version = VERSION
     job.save(update_fields=["latest_version"])
-
-
-def _folder(job: Job) -> Path:
-    root: Path = settings.ARTIFACT_ROOT.resolve()
-    return root / str(job.id)

@@ -9,13 +9,13 @@ by then; what its source records later changes nothing, so the job can be repeat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.files.artifacts import recorded_hold
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.core.dataset.epochs import EpochPlan
@@ -23,6 +23,7 @@ from seamlessflow.core.dataset.section import DataSection
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.runtime.artifacts.store import StoreError
 
 # Why a session is not trained, in words for people. The first reason that holds is reported.
 REASONS = {
@@ -181,7 +182,7 @@ def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
             field, f"the trajectories of {name} were deleted on {source.trajectories_deleted_at:%Y-%m-%d}"
         )
     try:
-        recorded_with = source.tokenizer_sha256 or tokenizer_digest(Path(source.model_path))
+        recorded_with = source.tokenizer_sha256 or _tokenizer_digest(source)
     except ApplicationError as error:  # submitted before digests were kept, and its model is gone
         raise field_error(
             field, f"it is no longer known what the tokens of {name} mean: {error.detail}"
@@ -226,3 +227,11 @@ def _nothing_left(sources: Sequence[Source], left_out: dict[str, int]) -> str:
         return f"there is nothing to train on: {names} recorded no session"
     why = ", ".join(f"{number} {REASONS[reason]}" for reason, number in left_out.items())
     return f"there is nothing to train on in {names}; sessions left out: {why}"
+
+
+def _tokenizer_digest(source: Job) -> str:
+    try:
+        with recorded_hold(source.model_path, text_only=True) as held:
+            return tokenizer_digest(held.path)
+    except StoreError as error:
+        raise field_error("model.source", str(error)) from error

@@ -1,18 +1,22 @@
 """Resolves a spec's references: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS.
 
-Takes a reference and the project that uses it; returns a local path that exists. Invariant: no reference reaches a
+Takes a reference and the project that uses it; returns local files that exist, and what a job records so that every
+host finds them. Invariant: no reference reaches a
 file outside the project's artifacts, the hub caches and the model roots, whatever links or `..` it holds.
 """
 
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
 from django.conf import settings
 
 from seamlessflow.control_plane.common.errors import conflict, field_error
+from seamlessflow.control_plane.common.files.artifacts import artifact_store, recorded_as
 from seamlessflow.control_plane.common.files.json_files import (
     CONFIG_BOUNDS,
     TOKENIZER_BOUNDS,
@@ -21,6 +25,7 @@ from seamlessflow.control_plane.common.files.json_files import (
 )
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.runtime.artifacts.store import StoreError
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
 ARTIFACT = "artifact://"
@@ -35,13 +40,25 @@ MAX_FILE_BYTES = {
 }
 
 
-def model_resolve(*, reference: str, project_id: UUID) -> Path:
-    """Return the folder of an initial model. Raises ApplicationError naming `model.source`."""
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a reference stands for: files on this host, and the words by which a job records them for every host."""
+
+    path: Path
+    recorded: str
+
+
+def model_resolve(*, reference: str, project_id: UUID, holds: ExitStack) -> Resolved:
+    """Return the folder of an initial model, which can be read until `holds` is closed.
+
+    Raises ApplicationError naming `model.source`.
+    """
     field = "model.source"
-    folder = _resolve(reference, project_id, field)
-    if not folder.is_dir():
+    found = reference_resolve(reference, project_id, field, holds)
+    if not found.path.is_dir():
         raise field_error(field, f"{reference!r} is not a folder; upload a model as a tar with ?unpack=true")
-    folder = _only_subfolder(folder)
+    found = _only_subfolder(found)
+    folder = found.path
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
     if not any(folder.glob("*.safetensors")):
         missing.append("*.safetensors")
@@ -51,7 +68,7 @@ def model_resolve(*, reference: str, project_id: UUID) -> Path:
     for name, max_bytes in MAX_FILE_BYTES.items():
         if (folder / name).is_file() and (folder / name).stat().st_size > max_bytes:
             raise field_error(field, f"{name} of {reference!r} has more than the {max_bytes} bytes accepted")
-    return folder
+    return found
 
 
 def model_config_read(folder: Path) -> dict[str, Any]:
@@ -81,12 +98,14 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
         )
 
 
-def tasks_resolve(*, reference: str, project_id: UUID, field: str = "environment.tasks") -> Path:
-    """Return the path of the tasks file. Raises ApplicationError naming `field`."""
-    path = _resolve(reference, project_id, field)
-    if not path.is_file():
+def tasks_resolve(
+    *, reference: str, project_id: UUID, holds: ExitStack, field: str = "environment.tasks"
+) -> Resolved:
+    """Return the tasks file, which can be read until `holds` is closed. Raises ApplicationError naming `field`."""
+    found = reference_resolve(reference, project_id, field, holds)
+    if not found.path.is_file():
         raise field_error(field, f"{reference!r} is not a file; accepted: one JSON object per line")
-    return path
+    return found
 
 
 def references_hold(*, references: Iterable[str | None], project_id: UUID) -> None:
@@ -103,15 +122,21 @@ def references_hold(*, references: Iterable[str | None], project_id: UUID) -> No
         raise conflict("an upload that the job names was deleted in the meantime")
 
 
-def _resolve(reference: str, project_id: UUID, field: str) -> Path:
+def reference_resolve(reference: str, project_id: UUID, field: str, holds: ExitStack) -> Resolved:
+    """Return what a reference stands for, whatever it is. Raises ApplicationError naming `field`."""
     scheme, separator, name = reference.partition("://")
     if not separator:
-        return _under_model_roots(reference, field)
+        return _own(_under_model_roots(reference, field))
     if scheme == "artifact":
-        return _artifact_path(name, project_id, field)
+        return _artifact(name, project_id, field, holds)
     if scheme == "hub" and field == "model.source":
-        return _hub_path(name, field)
+        return _own(_hub_path(name, field))
     raise field_error(field, f"{reference!r} is not accepted; accepted: {ACCEPTED}")
+
+
+def _own(path: Path) -> Resolved:
+    """A path outside the store: whoever needs the files must have them under the same path."""
+    return Resolved(path, str(path))
 
 
 def _under_model_roots(reference: str, field: str) -> Path:
@@ -132,7 +157,7 @@ def _under_model_roots(reference: str, field: str) -> Path:
     return resolved
 
 
-def _artifact_path(name: str, project_id: UUID, field: str) -> Path:
+def _artifact(name: str, project_id: UUID, field: str, holds: ExitStack) -> Resolved:
     try:
         artifact_id = parse_id(IdKind.ARTIFACT, name)
     except ValueError as error:
@@ -140,7 +165,15 @@ def _artifact_path(name: str, project_id: UUID, field: str) -> Path:
     artifact = Artifact.objects.filter(id=artifact_id, project_id=project_id, deleted_at=None).first()
     if artifact is None:
         raise field_error(field, f"there is no artifact {name} in this project")
-    return Path(unquote(urlsplit(artifact.uri).path))
+    store = artifact_store()
+    place = store.place_of(artifact.uri)
+    if place is None:
+        raise field_error(field, f"the files of {name} are in another artifact store, at {artifact.uri}")
+    try:
+        held = holds.enter_context(store.hold(place))
+    except StoreError as error:
+        raise field_error(field, f"the files of {name} cannot be read: {error}") from error
+    return Resolved(held.path, recorded_as(place))
 
 
 def _hub_path(name: str, field: str) -> Path:
@@ -157,7 +190,11 @@ def _hub_path(name: str, field: str) -> Path:
     )
 
 
-def _only_subfolder(folder: Path) -> Path:
+def _only_subfolder(found: Resolved) -> Resolved:
     """Step into the only subfolder, if there is nothing else: a tar of a folder unpacks into that folder."""
-    entries = list(folder.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
+    entries = list(found.path.iterdir())
+    if len(entries) != 1 or not entries[0].is_dir():
+        return found
+    name = entries[0].name
+    recorded = f"{found.recorded}/{name if found.recorded.startswith('/') else quote(name)}"
+    return Resolved(entries[0], recorded)

@@ -4,6 +4,7 @@ Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,7 @@ from seamlessflow.control_plane.common.errors import (
     field_error,
     stale,
 )
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
@@ -28,6 +30,7 @@ from seamlessflow.control_plane.jobs.attention_heads import heads_check
 from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.families import model_family
+from seamlessflow.control_plane.jobs.gguf import gguf_resolve
 from seamlessflow.control_plane.jobs.hardware import hardware_load
 from seamlessflow.control_plane.jobs.mixtures import experts_check
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
@@ -101,11 +104,21 @@ def job_submit(
 
     Raises ApplicationError, or IntegrityError if the project already has a job of this `key` (`jobs.repeats`).
     """
+    with ExitStack() as holds:  # the files that it refers to
+        return _submit(project, user, submitted, author, key, holds)
+
+
+def _submit(
+    project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None, holds: ExitStack
+) -> Job:
     spec = _spec_parse(submitted)
     suited = hardware_filled(submitted, spec, hardware_load(project_id=project.id))
     if suited is not submitted:
         spec = _spec_parse(suited)
-    model_path = model_resolve(reference=spec.model.source, project_id=project.id)
+    _machines_check(spec)
+    spec = gguf_resolve(spec, project=project, user=user, author=author)
+    model = model_resolve(reference=spec.model.source, project_id=project.id, holds=holds)
+    model_path = model.path
     spec = _family_recorded(spec, model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     experts_check(model_path, spec.train)
@@ -113,14 +126,14 @@ def job_submit(
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
     shape = model_shape_read(model_path)
-    tasks_path, num_tasks = None, None
+    tasks_path, num_tasks = "", None
     if spec.environment.tasks is not None:
-        tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
-        facts = tasks_check(tasks_path)
+        tasks = tasks_resolve(reference=spec.environment.tasks, project_id=project.id, holds=holds)
+        facts = tasks_check(tasks.path)
         stages_check(spec.algorithm.stages, facts)
-        num_tasks = facts.num_tasks
-    held_out_path = _held_out_tasks(spec, project)
-    origin = origin_resolve(spec=spec, project_id=project.id, model_path=model_path)
+        tasks_path, num_tasks = tasks.recorded, facts.num_tasks
+    held_out_path = _held_out_tasks(spec, project, holds)
+    origin = origin_resolve(spec=spec, project_id=project.id, model_path=model.recorded)
     digest = tokenizer_digest(model_path)
     sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
     job = Job(
@@ -129,11 +142,11 @@ def job_submit(
         name=spec.name,
         spec_submitted=submitted,
         spec=spec.model_dump(mode="json"),
-        model_path=str(model_path),
+        model_path=model.recorded,
         model_shape=None if shape is None else msgspec.to_builtins(shape),
-        tasks_path=str(tasks_path or ""),
+        tasks_path=tasks_path,
         num_tasks=num_tasks,
-        evaluation_tasks_path=str(held_out_path or ""),
+        evaluation_tasks_path=held_out_path,
         tokenizer_sha256=digest,
         submission_key=key,
     )
@@ -143,7 +156,7 @@ def job_submit(
         job.save(force_insert=True)
         if spec.data.is_offline:
             _dataset_take(job, spec, sources)
-        PolicyVersion.objects.create(project=project, job=job, version=0, uri=model_path.as_uri())
+        PolicyVersion.objects.create(project=project, job=job, version=0, uri=_as_url(model.recorded))
         if origin is not None:
             origin_take(job, origin)
         event_record(
@@ -176,13 +189,27 @@ def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
     job.save(update_fields=["spec", "dataset"])
 
 
-def _held_out_tasks(spec: JobSpec, project: Project) -> Path | None:
+def _machines_check(spec: JobSpec) -> None:
+    store = artifact_store()
+    if spec.train.num_machines > 1 and not store.is_local:
+        raise field_error(
+            "train.num_machines",
+            f"{spec.train.num_machines} machines write one checkpoint together, for which ARTIFACT_ROOT must be a "
+            f"folder that all of them see, but it is {store.url}; accepted: 1",
+        )
+
+
+def _held_out_tasks(spec: JobSpec, project: Project, holds: ExitStack) -> str:
     if spec.evaluation.tasks is None:
-        return None
+        return ""
     field = "evaluation.tasks"
-    path = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, field=field)
-    tasks_check(path, field=field)
-    return path
+    found = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, holds=holds, field=field)
+    tasks_check(found.path, field=field)
+    return found.recorded
+
+
+def _as_url(recorded: str) -> str:
+    return Path(recorded).as_uri() if recorded.startswith("/") else recorded
 
 
 def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: str) -> Job:

@@ -1,5 +1,7 @@
 """Versions over REST: one of them as a folder that transformers loads, sent as a tar."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
@@ -8,13 +10,18 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.common.files.tar_stream import tar_chunks, tar_size
+from seamlessflow.control_plane.common.files.tar_stream import Member, tar_chunks, tar_size
 from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.policies.export import ExportForm
 from seamlessflow.control_plane.policies.selectors import version_export_members
 
 TAR = "application/x-tar"
+
+
+def _until_sent(members: list[Member], holds: ExitStack) -> Iterator[bytes]:
+    with holds:
+        yield from tar_chunks(members)
 
 
 class JobVersionExportApi(ProjectApi):
@@ -37,9 +44,13 @@ class JobVersionExportApi(ProjectApi):
         deleted, the answer is 410.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
-        members = version_export_members(job=job, version=version, form=request.query_params.get("form"))
+        with ExitStack() as opened:
+            members = version_export_members(
+                job=job, version=version, form=request.query_params.get("form"), holds=opened
+            )
+            holds = opened.pop_all()
         return StreamingHttpResponse(
-            in_threads(tar_chunks(members)),
+            in_threads(_until_sent(members, holds)),
             content_type=TAR,
             headers={
                 "Content-Length": str(tar_size(members)),

@@ -1,20 +1,23 @@
 """Reads on policy versions."""
 
+from contextlib import ExitStack
 from http import HTTPStatus
-from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
+from seamlessflow.control_plane.common.files.artifacts import artifact_store, recorded_hold
 from seamlessflow.control_plane.common.files.tar_stream import Member
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.export import ExportForm, NothingToExport, export_members
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import artifact_path
 
 MAX_VERSION = 2**62
 
 
-def version_export_members(*, job: Job, version: int, form: str | None) -> list[Member]:
-    """Return the files of one version as a folder. Raises ApplicationError with the reason if there are none."""
+def version_export_members(*, job: Job, version: int, form: str | None, holds: ExitStack) -> list[Member]:
+    """Return the files of one version as a folder; they can be read until `holds` is closed.
+
+    Raises ApplicationError with the reason if there are none.
+    """
     if form is not None and form not in list(ExportForm):
         raise field_error("form", f"{form!r} is not accepted; accepted: {', '.join(ExportForm)}")
     row = PolicyVersion.objects.filter(job=job, version=version).first() if version <= MAX_VERSION else None
@@ -26,11 +29,13 @@ def version_export_members(*, job: Job, version: int, form: str | None) -> list[
             f"{job.resolved_spec.train.keep_versions} (train.keep_versions), pinned ones and those in use",
             status=HTTPStatus.GONE,
         )
-    model = Path(job.model_path)
-    folder = artifact_path(row.uri) if row.version else model
+    store = artifact_store()
     try:
-        if folder is None:
+        model = holds.enter_context(recorded_hold(job.model_path)).path
+        place = store.place_of(row.uri)
+        if row.version and place is None:
             raise OSError("they are not in the artifact store")
+        folder = holds.enter_context(store.hold(place)).path if row.version and place else model
         return export_members(
             folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.resolved_spec.model.dtype
         )

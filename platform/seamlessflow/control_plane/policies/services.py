@@ -5,27 +5,26 @@ fence publishes; everything a publication changes commits at once.
 """
 
 import re
-import shutil
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import RETENTION, files_remove_marked, removal_mark
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.reward_curves import job_reward_curve_store
 from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.policies.publication_rows import publication_store
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.control_plane.trajectories.evaluation_selectors import versions_measured
+from seamlessflow.core.artifacts.places import checkpoints_place, versions_place
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -99,17 +98,18 @@ def _check_order(job: Job, publication: Publication) -> None:
             raise field_error(field, f"{getattr(publication, field)} is not accepted; accepted: 0 to 2**62")
     if not _SHA256.fullmatch(publication.manifest_sha256):
         raise field_error("manifest_sha256", f"{publication.manifest_sha256!r} is not 64 digits of 0-9a-f")
-    _check_place("uri", publication.uri, job_folder(job.id) / "versions")
+    _check_place("uri", publication.uri, versions_place(job.id))
     if publication.checkpoint_uri is not None:
-        _check_place("checkpoint_uri", publication.checkpoint_uri, job_folder(job.id) / "checkpoints")
+        _check_place("checkpoint_uri", publication.checkpoint_uri, checkpoints_place(job.id))
 
 
-def _check_place(field: str, uri: str, folder: Path) -> None:
+def _check_place(field: str, uri: str, folder: str) -> None:
     """Refuse files of other jobs: publishing would serve them, and pruning would delete them."""
-    path = artifact_path(uri)
-    if path is None or folder not in path.parents:
+    store = artifact_store()
+    place = store.place_of(uri)
+    if place is None or not place.startswith(f"{folder}/"):
         raise field_error(
-            field, f"{uri!r} is not in the job's own folder of ARTIFACT_ROOT, {folder.as_uri()}"
+            field, f"{uri!r} is not in the job's own folder of ARTIFACT_ROOT, {store.url_of(folder)}"
         )
 
 
@@ -145,7 +145,7 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
 
 def _version_mark(row: PolicyVersion) -> Removal:
     """Mark the row first, so that an interrupted removal can be continued."""
-    path = artifact_path(row.uri)
+    place = artifact_store().place_of(row.uri)
     planned = PlannedRemoval(
         kind=RemovalKind.VERSION,
         subject=row.job_id,
@@ -159,30 +159,24 @@ def _version_mark(row: PolicyVersion) -> Removal:
         return removal_mark(
             project_id=row.project_id,
             planned=planned,
-            paths=[] if path is None else [path],
+            places=[] if place is None else [place],
             author=RETENTION,
             with_event=False,
         )
 
 
 def leftovers_clear(*, now: datetime) -> int:
-    """Delete unfinished folders that dying trainers left in the folders of jobs that ended lately.
+    """Delete unfinished files that dying trainers left in the folders of jobs that ended lately.
 
-    Such folders have hidden names, so nobody reads them. While a job lives, its next trainer clears them.
+    Nobody reads them. While a job lives, its next trainer clears them.
     """
     ended = Job.objects.filter(ended_at__range=(now - LEFTOVERS_SEARCHED, now - LEFTOVERS_REST))
-    doomed = [
-        path
+    store = artifact_store()
+    return sum(
+        store.leftovers_remove(place)
         for job_id in ended.values_list("id", flat=True)
-        for part in ("versions", "checkpoints")
-        for path in (job_folder(job_id) / part).glob(".*")
-    ]
-    for path in doomed:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()  # the last trainer's offer of its newest version
-    return len(doomed)
+        for place in (versions_place(job_id), checkpoints_place(job_id))
+    )
 
 
 def _versions_in_use(job_id: UUID) -> set[int]:

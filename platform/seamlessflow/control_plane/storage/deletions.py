@@ -8,23 +8,22 @@ an event in one transaction. A marked item is never shown again, even if deletin
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import removal_mark
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.storage.models import StoredCheckpoint
 from seamlessflow.control_plane.storage.selectors import artifact_references, job_facts, upload_facts
 from seamlessflow.control_plane.trajectories.summary import job_summary
 from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.artifacts.places import checkpoint_place, job_place, upload_place
 from seamlessflow.core.retention.planner import (
     JobFacts,
     PlannedRemoval,
@@ -147,23 +146,23 @@ def _mark(
         if is_strict:
             raise conflict(f"{removal.kind} of {judged.removal.name or removal.subject}: {judged.refusal}")
         return None
-    paths = _hide(removal, now)
+    places = _hide(removal, now)
     return removal_mark(
         project_id=project_id,
         planned=replace(judged.removal, reason=removal.reason),
-        paths=paths,
+        places=places,
         author=author,
     )
 
 
-def _hide(removal: PlannedRemoval, now: datetime) -> list[Path]:
-    """Hide it from users once this transaction commits. Returns the files to delete."""
+def _hide(removal: PlannedRemoval, now: datetime) -> list[str]:
+    """Hide it from users once this transaction commits. Returns the places of the files to delete."""
     job, job_id = Job.objects.filter(id=removal.subject), removal.subject
     match removal.kind:
         case RemovalKind.JOB:
             Artifact.objects.filter(id__in=artifact_references(job_id)).update(last_used_at=now)
             job.update(deleted_at=now, submission_key=None)
-            return [job_folder(job_id)]
+            return [job_place(job_id)]
         case RemovalKind.TRAJECTORIES:
             job.update(trajectories_deleted_at=now, kept_summary=job_summary(job.get(), now=now))
             return []
@@ -173,19 +172,19 @@ def _hide(removal: PlannedRemoval, now: datetime) -> list[Path]:
         case RemovalKind.VERSION:
             version = PolicyVersion.objects.get(job_id=job_id, version=removal.number or 0)
             PolicyVersion.objects.filter(id=version.id).update(deleted_at=now)
-            path = artifact_path(version.uri)
-            return [] if path is None else [path]
+            place = artifact_store().place_of(version.uri)
+            return [] if place is None else [place]
         case RemovalKind.CHECKPOINT:
             return [_checkpoint_hide(job_id, removal.number or 0)]
         case RemovalKind.UPLOAD:
             Artifact.objects.filter(id=removal.subject).update(deleted_at=now)
-            return [settings.ARTIFACT_ROOT / "uploads" / str(removal.subject)]
+            return [upload_place(removal.subject)]
 
 
-def _checkpoint_hide(job_id: UUID, batch_number: int) -> Path:
-    path = job_folder(job_id) / "checkpoints" / f"batch-{batch_number}"
+def _checkpoint_hide(job_id: UUID, batch_number: int) -> str:
+    place = checkpoint_place(job_id, batch_number)
     StoredCheckpoint.objects.filter(job_id=job_id, batch_number=batch_number).delete()
-    PolicyVersion.objects.filter(job_id=job_id, checkpoint_uri__endswith=f"/checkpoints/{path.name}").update(
+    PolicyVersion.objects.filter(job_id=job_id, checkpoint_uri__endswith=f"/{place}").update(
         checkpoint_uri=""
     )
-    return path
+    return place

@@ -4,42 +4,35 @@ Invariant: if the policy keeps them, rows are written to files before deletion; 
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import RETENTION
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage.selectors import policy_of
 from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.control_plane.trajectories.parquet import ParquetTable, parquet_chunks, parquet_write
 from seamlessflow.control_plane.trajectories.selectors import nodes_check
+from seamlessflow.core.artifacts.places import trajectories_place
 from seamlessflow.core.retention.planner import RemovalKind
-
-CHUNK_BYTES = 1024**2
-
-
-def trajectories_folder(job_id: UUID) -> Path:
-    """Return the folder of the Parquet files of a job whose rows retention deleted."""
-    return job_folder(job_id) / "trajectories"
 
 
 def trajectories_keep(removal: Removal) -> None:
     """Write the rows of this removal to files if the policy keeps them. Repeatable. Raises OSError."""
-    folder = trajectories_folder(removal.subject_id)
-    if removal.kind != RemovalKind.TRAJECTORIES or removal.author != RETENTION or folder.exists():
+    place, store = trajectories_place(removal.subject_id), artifact_store()
+    if removal.kind != RemovalKind.TRAJECTORIES or removal.author != RETENTION or store.exists(place):
         return
     is_wanted = policy_of(removal.project_id).values["trajectories_to_parquet"]
     if is_wanted and Session.objects.filter(job_id=removal.subject_id).exists():
-        parquet_write(removal.subject_id, folder)
+        parquet_write(removal.subject_id, store.workspace(place))
+        store.keep(place)
 
 
 def trajectories_bytes(job_id: UUID) -> int:
     """Return the bytes of the job's Parquet files."""
-    folder = trajectories_folder(job_id)
-    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
+    return sum(artifact_store().files(trajectories_place(job_id)).values())
 
 
 def trajectories_export(job: Job, table_name: str) -> Iterator[bytes]:
@@ -48,14 +41,8 @@ def trajectories_export(job: Job, table_name: str) -> Iterator[bytes]:
     if table is None:
         accepted = ", ".join(one.file_name for one in ParquetTable)
         raise not_found(f"table (accepted: {accepted})", table_name)
-    kept = trajectories_folder(job.id) / table.file_name
-    if job.trajectories_deleted_at is not None and kept.is_file():
-        return _file_chunks(kept)
+    place, store = trajectories_place(job.id), artifact_store()
+    if job.trajectories_deleted_at is not None and table.file_name in store.files(place):
+        return store.read(place, table.file_name)
     nodes_check(job)
     return parquet_chunks(job.id, table)
-
-
-def _file_chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk

@@ -5,21 +5,20 @@ read. Bytes of rows are their stored size in PostgreSQL, without indexes.
 """
 
 from datetime import datetime, timedelta
-from pathlib import Path
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import F, Q
 
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage.exports import trajectories_bytes
 from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUsage
+from seamlessflow.core.artifacts.places import checkpoint_number, checkpoints_place
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 # Nodes are stamped when their transaction begins; anything this old has been committed.
 STABLE_AFTER = timedelta(minutes=5)
-CHECKPOINT_PREFIX = "batch-"
 _NODES = """
     SELECT coalesce(sum(pg_column_size(n.*)), 0) FROM trajectory_node n
     WHERE n.job_id = %s AND n.created_at >= %s AND n.created_at < %s
@@ -69,7 +68,7 @@ def job_measure(job: Job, *, now: datetime) -> None:
 @transaction.atomic
 def _checkpoints_measure(job_id: UUID) -> None:
     """Bring the table in line with the folder: a running trainer deletes its older checkpoints itself."""
-    found = _checkpoints_on_disk(job_folder(job_id) / "checkpoints")
+    found = _checkpoints_stored(job_id)
     known = {row.batch_number: row for row in StoredCheckpoint.objects.filter(job_id=job_id)}
     StoredCheckpoint.objects.filter(job_id=job_id).exclude(batch_number__in=found).delete()
     StoredCheckpoint.objects.bulk_create(
@@ -81,25 +80,11 @@ def _checkpoints_measure(job_id: UUID) -> None:
     )
 
 
-def _checkpoints_on_disk(folder: Path) -> dict[int, int]:
+def _checkpoints_stored(job_id: UUID) -> dict[int, int]:
     """Return bytes by batch; a checkpoint has its name only once it is complete."""
-    sizes = {}
-    for entry in folder.glob(f"{CHECKPOINT_PREFIX}*"):
-        number = entry.name.removeprefix(CHECKPOINT_PREFIX)
-        if number.isascii() and number.isdecimal():
-            sizes[int(number)] = _size(entry)
-    return sizes
-
-
-def _size(path: Path) -> int:
-    """Return the size of a checkpoint, which its trainer may delete in the meantime."""
-    total = 0
-    for entry in path.rglob("*"):
-        try:
-            total += 0 if entry.is_dir() else entry.lstat().st_size
-        except FileNotFoundError:
-            continue
-    return total
+    store, folder = artifact_store(), checkpoints_place(job_id)
+    numbered = ((checkpoint_number(name), f"{folder}/{name}") for name in store.names(folder))
+    return {number: sum(store.files(place).values()) for number, place in numbered if number is not None}
 
 
 def _figure(statement: str, *parameters: UUID | str) -> int:

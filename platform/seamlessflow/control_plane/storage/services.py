@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import RETENTION, deletions_allowed
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
@@ -97,7 +97,7 @@ def removals_run(*, now: datetime) -> int:
     with deletions_allowed() as is_allowed:
         if not is_allowed:
             return 0
-        leftover_remove(settings.ARTIFACT_ROOT)
+        leftover_remove(artifact_store())
         return removals_carry_out(now=now)
 
 

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.files.artifacts import recorded_hold
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.trajectories.binary import binary_encode, binary_response
 from seamlessflow.control_plane.trajectories.forest_selectors import (
@@ -36,6 +37,7 @@ from seamlessflow.control_plane.trajectories.selectors import (
 from seamlessflow.control_plane.trajectories.serializers import NodeOutput
 from seamlessflow.control_plane.trajectories.vocabulary import VocabularyUnreadable, vocabulary_read
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.runtime.artifacts.store import ArtifactMissing
 
 MAX_INT4 = 2**31 - 1
 _BYTES = OpenApiResponse(OpenApiTypes.BINARY, description="JSON header and packed little-endian arrays.")
@@ -129,8 +131,9 @@ class JobVocabularyApi(ProjectApi):
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         try:
-            pieces = vocabulary_read(job.model_path)
-        except VocabularyUnreadable as error:
+            with recorded_hold(job.model_path, text_only=True) as held:
+                pieces = vocabulary_read(str(held.path))
+        except (VocabularyUnreadable, ArtifactMissing) as error:
             raise ApplicationError(str(error), status=HTTPStatus.NOT_FOUND) from error
         body = binary_encode({"num_tokens": len(pieces)}, [_ends(pieces), b"".join(pieces)])
         return binary_response(request, body, is_immutable=True)

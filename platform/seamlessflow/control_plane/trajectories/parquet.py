@@ -10,6 +10,7 @@ SESSIONS_PER_GROUP sessions are in memory.
 
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -83,6 +84,8 @@ def parquet_write(job_id: UUID, folder: Path) -> None:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
+    if folder.exists():  # of an export that was interrupted before it was kept
+        shutil.rmtree(folder)
     aside.rename(folder)
 
 

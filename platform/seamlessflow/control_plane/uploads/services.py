@@ -1,92 +1,92 @@
-"""Makes an artifact from a received file. Invariant: an artifact is whole or absent, on disk and in the table."""
+"""Makes an artifact from a received file, or from files that the platform makes itself.
+
+Invariant: an artifact is whole or absent, in the store and in the table.
+"""
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.uploads.archives import archive_unpack
 from seamlessflow.control_plane.uploads.handler import ReceivedFile
 from seamlessflow.control_plane.uploads.incoming import locked
 from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.artifacts.places import upload_place
 
 MAX_NAME_LENGTH = 255
+CONTENT = "content"  # the name of an upload that is one file
 
 
 def artifact_create(
     *, project: Project, user: User, received: ReceivedFile, is_archive: bool, author: str
 ) -> Artifact:
-    """Move the file, or what the tar holds, to its place. Raises ApplicationError; OSError when the disk is full."""
+    """Move the file, or what the tar holds, to its place.
+
+    Raises ApplicationError; OSError if the disk is full or the artifact store cannot be used.
+    """
     if "\x00" in received.name or len(received.name) > MAX_NAME_LENGTH:
         raise field_error("file", f"the name must be at most {MAX_NAME_LENGTH} characters without NUL")
-    artifact_id = new_id()
-    folder = settings.ARTIFACT_ROOT / "uploads" / str(artifact_id)
-    aside = settings.INCOMING_DIR / str(artifact_id)
+    artifact = Artifact(
+        project=project, created_by=user, name=received.name, is_archive=is_archive, sha256=received.sha256
+    )
+    return artifact_fill(artifact, lambda folder: _place(received, folder, is_archive=is_archive), author)
+
+
+def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) -> Artifact:
+    """Store a new artifact with the files that `fill` writes into an empty folder; it returns their bytes.
+
+    Raises what `fill` raises; OSError if the disk is full or the artifact store cannot be used.
+    """
+    store, place = artifact_store(), upload_place(artifact.id)
+    folder, aside = store.workspace(place), settings.INCOMING_DIR / str(artifact.id)
     try:
         aside.mkdir()
         with locked(aside):
-            num_bytes = _place(received, aside, is_archive=is_archive)
-            folder.parent.mkdir(exist_ok=True)
+            artifact.num_bytes = fill(aside)
+            _fsync(aside)
+            folder.parent.mkdir(parents=True, exist_ok=True)
             aside.rename(folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    content = folder if is_archive else folder / "content"
     try:
+        store.keep(place)
+        artifact.uri = store.url_of(place if artifact.is_archive else f"{place}/{CONTENT}")
         with transaction.atomic():
-            return _record(artifact_id, project, user, received, content, num_bytes, is_archive, author)
+            _record(artifact, author)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        store.remove(place)
         raise
+    return artifact
 
 
 def _place(received: ReceivedFile, aside: Path, *, is_archive: bool) -> int:
     if is_archive:
-        num_bytes = archive_unpack(archive=received.path, folder=aside, max_bytes=settings.MAX_UPLOAD_BYTES)
-    else:
-        received.path.rename(aside / "content")
-        num_bytes = received.num_bytes
-    _fsync(aside)
-    return num_bytes
+        return archive_unpack(archive=received.path, folder=aside, max_bytes=settings.MAX_UPLOAD_BYTES)
+    received.path.rename(aside / CONTENT)
+    return received.num_bytes
 
 
-def _record(
-    artifact_id: UUID,
-    project: Project,
-    user: User,
-    received: ReceivedFile,
-    content: Path,
-    num_bytes: int,
-    is_archive: bool,
-    author: str,
-) -> Artifact:
-    artifact = Artifact.objects.create(
-        id=artifact_id,
-        project=project,
-        created_by=user,
-        name=received.name,
-        uri=content.as_uri(),
-        is_archive=is_archive,
-        num_bytes=num_bytes,
-        sha256=received.sha256,
-    )
+def _record(artifact: Artifact, author: str) -> None:
+    artifact.save(force_insert=True)
     event_record(
         kind="artifact.created",
         subject_type=SubjectType.ARTIFACT,
         subject_id=artifact.id,
-        project_id=project.id,
+        project_id=artifact.project_id,
         author=author,
-        data={"name": artifact.name, "num_bytes": num_bytes},
+        data={"name": artifact.name, "num_bytes": artifact.num_bytes},
     )
-    return artifact
 
 
 def _fsync(folder: Path) -> None:

@@ -169,9 +169,11 @@ class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
     project_id: UUID
     role: Role
     spec: dict[str, Any]  # the resolved JobSpec
-    model_path: str  # local folder of the initial model
+    model_path: str  # of the initial model: a folder that every host has, or a URL in the artifact store
     weights: WeightsReference  # the latest published version when this was sent
-    artifact_root: str  # file:// URL under which <job>/versions/<n>/ and <job>/checkpoints/ live
+    artifact_root: (
+        str  # URL under which <job>/versions/<n> and <job>/checkpoints/batch-<n> are: file:// or s3://
+    )
     gateway_url: str
     control_plane_url: str
 

@@ -3,6 +3,7 @@ no right to it."""
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -19,12 +20,14 @@ from django.utils import timezone
 from seamlessflow.control_plane import api_urls
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.worker_protocol import urls as worker_urls
+from seamlessflow.core.artifacts.places import upload_place
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, MetricReport
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
@@ -55,7 +58,7 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
 
 
 ROUTES = sorted(set(routes(api_urls.urlpatterns)) - PUBLIC)
-# The world's session has no node yet; its job's model has no tokenizer, and its files are not there to be exported.
+# The world's session has no node yet, and its job's model has no tokenizer.
 ABSENT = {
     "jobs/<job:job_id>/trajectories/<str:table>": 404,
     "jobs/<job:job_id>/vocabulary": 404,
@@ -182,8 +185,10 @@ def test_a_member_cannot_register_machines_or_use_the_project_of_another(cast: C
 
 
 def test_a_spec_cannot_use_an_artifact_of_another_project(cast: Cast) -> None:
+    place = upload_place(uuid4())
+    shutil.copytree(cast.model, artifact_store().workspace(place))
     artifact = Artifact.objects.create(
-        project=cast.owner.project, name="model", uri=cast.model.as_uri(), is_archive=True, num_bytes=1,
+        project=cast.owner.project, name="model", uri=artifact_store().url_of(place), is_archive=True, num_bytes=1,
         sha256="0" * 64,
     )  # fmt: skip
     source = f"artifact://{show_id(IdKind.ARTIFACT, artifact.id)}"

@@ -164,8 +164,8 @@ def test_a_full_disk_is_not_called_a_deletion(cast: Cast, monkeypatch: pytest.Mo
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.os.link", full)
-    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.shutil.copy2", full)
+    monkeypatch.setattr("seamlessflow.runtime.artifacts.shared_folder.os.link", full)
+    monkeypatch.setattr("seamlessflow.runtime.artifacts.shared_folder.shutil.copy2", full)
     before = sorted(Path(settings.ARTIFACT_ROOT).iterdir())
     with pytest.raises(ApplicationError, match=r"cannot be taken over.*No space left on device"):
         cast.job(**continuing(cast, older))
@@ -183,6 +183,6 @@ def test_a_checkpoint_that_is_deleted_meanwhile_is_refused_as_such(
             checkpoints.rename(checkpoints.with_name(".aside"))
         raise FileNotFoundError(source)
 
-    monkeypatch.setattr("seamlessflow.control_plane.jobs.continued_files.os.link", deleted)
+    monkeypatch.setattr("seamlessflow.runtime.artifacts.shared_folder.os.link", deleted)
     with pytest.raises(ApplicationError, match="deleted in the meantime"):
         cast.job(**continuing(cast, older))

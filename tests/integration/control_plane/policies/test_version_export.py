@@ -19,13 +19,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwe
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.merging import from_floats, merged, to_floats
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout import weights as engine_weights
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.control_plane import Cast, Person
+from tests.fixtures.stored_files import job_folder
 
 pytestmark = pytest.mark.django_db
 

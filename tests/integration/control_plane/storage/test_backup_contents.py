@@ -7,21 +7,22 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage.backups.record import record_read
 from seamlessflow.control_plane.storage.backups.restoring import (
     _missing_handle,
     _places_move,
     manifest_read,
 )
-from seamlessflow.control_plane.storage.backups.staging import checkpoints_link, staging
+from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staging
 from seamlessflow.control_plane.storage.backups.taking import BackupRefused, _folder_prepare, _plan
 from seamlessflow.core.backup.manifest import DamagedBackup, Manifest, StoredFile
 from tests.fixtures.control_plane import Cast
+from tests.fixtures.stored_files import job_folder
 from tests.integration.control_plane.storage.test_retention import file_write
 
 
@@ -61,13 +62,15 @@ def test_the_copy_omits_what_is_ahead_of_the_database_and_contains_what_the_trai
     file_write(checkpoints / ".saving-6" / "state.pt", 100)
     file_write(job_folder(job.id) / "versions" / "3" / "model.safetensors", 10)  # not announced yet
 
-    with staging(root) as staged:
+    store = artifact_store()
+    with staging(store):
         record = record_read()
-        assert checkpoints_link(root, staged, record.live) == {job.id: {2, 4}}
+        staged = checkpoints_stage(store, record.live)
+        assert staged == {job.id: {2, 4}}
         for path in (checkpoints / "batch-2" / "state.pt", checkpoints / "batch-2"):
             path.unlink() if path.is_file() else path.rmdir()  # its trainer goes on
-        plan = _plan(record, root, staged)
-        places = {str(place.relative_to(str(job.id))): source.stat().st_size for source, place in plan.files}
+        plan = _plan(record, store, staged)
+        places = {file.path.removeprefix(f"{job.id}/"): file.num_bytes for file in plan.files}
     assert places == {
         "versions/1/model.safetensors": 10,
         "versions/2/model.safetensors": 10,
@@ -107,7 +110,7 @@ def test_paths_are_changed_to_the_new_store(cast: Cast) -> None:
     root = settings.ARTIFACT_ROOT.resolve()
     Job.objects.filter(id=job.id).update(model_path=f"{root}/uploads/x/content")
 
-    _places_move(root, Path("/elsewhere/a store"))
+    _places_move(str(root), "/elsewhere/a store")
 
     assert (
         PolicyVersion.objects.get(job=job, version=1).uri

@@ -20,13 +20,13 @@ from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
 from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Person, group_make, phase_make, worker_make
+from tests.fixtures.stored_files import job_folder
 
 LONG_AGO = timedelta(days=400)
 BACK_UP_LOCK = 0x5EA71E57  # what a back-up holds in the database while it copies

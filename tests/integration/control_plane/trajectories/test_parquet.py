@@ -12,10 +12,10 @@ import zstandard
 from django.db import connection
 from django.utils import timezone
 
-from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage import services
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
+from tests.fixtures.stored_files import job_folder
 from tests.integration.control_plane.storage.test_retention import (
     TOKENS,
     background_run,

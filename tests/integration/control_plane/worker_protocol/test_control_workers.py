@@ -18,7 +18,6 @@ from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.policies.services import leftovers_clear, versions_prune
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
@@ -46,6 +45,7 @@ from tests.fixtures.control_plane import (
     worker_make,
     worker_post,
 )
+from tests.fixtures.stored_files import artifact_path, job_folder
 
 MAX_HEARTBEAT_QUERIES = 1
 

@@ -25,7 +25,7 @@ from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases import controlled
-from seamlessflow_workers.phases.rollout import local_folder
+from seamlessflow_workers.phases.files import local_path
 from seamlessflow_workers.phases.running import ChildKey
 from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
@@ -444,7 +444,7 @@ async def test_weights_are_awaited_without_holding_up_requests_or_a_drain(stage:
     num_heard = len(plane.heartbeats)
     await until(lambda: len(plane.heartbeats) > num_heard + 2, what="the order arrived")
     assert (await stage.generate(report, order, num_tokens=3, version=0))[0] == 200
-    local_folder(weights_in(stage.folder, 1).uri).rename(late)
+    local_path(weights_in(stage.folder, 1).uri).rename(late)
     await plane.until_version(order, 1)
     plane.change(order, weights=WeightsReference(version=2, uri=(stage.folder / "never").as_uri()))
     await until(lambda: len(plane.heartbeats) > num_heard + 4, what="the order arrived")
@@ -458,7 +458,7 @@ async def test_weights_that_are_not_whole_never_reach_an_engine(stage: Stage, da
     plane.reside(Role.ROLLOUT)
     order = plane.order(Role.ROLLOUT)
     await plane.until_state(order, PhaseState.ACTIVE)
-    folder = local_folder(weights_in(stage.folder, 1).uri)
+    folder = local_path(weights_in(stage.folder, 1).uri)
     (shard,) = folder.glob("*.safetensors")
     match damage:
         case "manifest":
@@ -470,7 +470,7 @@ async def test_weights_that_are_not_whole_never_reach_an_engine(stage: Stage, da
         case "flipped":
             shard.write_bytes(shard.read_bytes()[:-1] + b"x")
         case "other":
-            folder = local_folder(weights_in(stage.folder, 2).uri)
+            folder = local_path(weights_in(stage.folder, 2).uri)
     plane.change(order, weights=WeightsReference(version=1, uri=folder.as_uri()))
     failed = await plane.until_state(order, PhaseState.FAILED)
     assert failed.reason.startswith("the weights of version 1 are not complete: ")
@@ -482,7 +482,8 @@ async def test_weights_that_cannot_be_read_here_fail_the_phase_in_words(stage: S
     order = plane.order(Role.ROLLOUT, weights=WeightsReference(version=1, uri="s3://bucket/1"))
     failed = await plane.until_state(order, PhaseState.FAILED)
     assert (
-        failed.reason == "weights at 's3://bucket/1' cannot be read here; file:// URLs and paths are accepted"
+        failed.reason
+        == "the weights of version 1 did not appear: 's3://bucket/1' is not in the artifact store file:///nowhere"
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -15,16 +16,14 @@ import pytest
 from safetensors.numpy import load
 
 from seamlessflow.control_plane.jobs.continued_files import checkpoint_take, version_take
+from seamlessflow.core.artifacts.places import checkpoint_place, job_place, version_place
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromChild, Ready, Renew
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.weights.manifest import (
-    MANIFEST_NAME,
-    manifest_digest,
-    manifest_read,
-    versions_folder,
-)
+from seamlessflow.runtime.artifacts.opening import store_open
+from seamlessflow_workers.weights.artifacts import JobArtifacts
+from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest, manifest_read
 from seamlessflow_workers.weights.transports.file.receiving import verified_shards
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
@@ -79,7 +78,7 @@ def planes(start_planes: Callable[..., Planes]) -> Planes:
 
 
 def versions_of(folder: Path) -> Path:
-    return versions_folder((folder / "artifacts").as_uri(), JOB)
+    return JobArtifacts((folder / "artifacts").as_uri(), JOB).versions
 
 
 def weights_digests(folder: Path, version: int) -> dict[str, str]:
@@ -319,11 +318,11 @@ def test_a_job_that_continues_another_goes_on_with_its_optimizer(
     folder: Path, planes: Planes, finished: FinishedRun
 ) -> None:
     """Its first batches are the other one's fifth and sixth: the weights must be the same, bit for bit."""
-    job = folder / "artifacts" / str(JOB)
-    job.mkdir(parents=True)
-    older = finished.folder / "artifacts" / str(JOB)
-    weights, digest = version_take(older / "versions" / str(CHECKPOINT_EVERY), job, job_id=str(JOB))
-    checkpoint_take(older / "checkpoints" / f"batch-{CHECKPOINT_EVERY}", job)
+    store, older = store_open((folder / "artifacts").as_uri()), UUID(int=99)
+    shutil.copytree(finished.folder / "artifacts" / str(JOB), store.workspace(job_place(older)))
+    place, digest = version_take(store, version_place(older, CHECKPOINT_EVERY), JOB)
+    checkpoint_take(store, checkpoint_place(older, CHECKPOINT_EVERY), JOB)
+    weights = store.workspace(place)
     assert manifest_digest((weights / MANIFEST_NAME).read_bytes()) == digest
     assert manifest_read(weights).version == 1
     spec = make_spec(num_updates=2, checkpoint_every_updates=CHECKPOINT_EVERY)

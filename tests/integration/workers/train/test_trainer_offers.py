@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.manifest import versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 from seamlessflow_workers.weights.offers import OFFER_NAME
 from seamlessflow_workers.weights.receiving import weights_receive
 from tests.fixtures.trainer_harness import (
@@ -54,7 +54,7 @@ def shards(folder: Path) -> dict[str, bytes]:
 def test_newest_version_is_had_from_the_trainer_and_older_ones_from_files(
     tmp_path: Path, model: Path, planes: Planes, wanted: str, taken: str
 ) -> None:
-    versions = versions_folder((tmp_path / "artifacts").as_uri(), JOB)
+    versions = JobArtifacts((tmp_path / "artifacts").as_uri(), JOB).versions
     trainer = started(tmp_path, model, planes, wanted)
     try:
         trainer.receive_until(Ready)
@@ -81,7 +81,7 @@ def test_files_alone_are_what_a_trainer_does_unless_told(tmp_path: Path, model: 
         trainer.receive_until(Ended)
     finally:
         trainer.kill()
-    versions = versions_folder((tmp_path / "artifacts").as_uri(), JOB)
+    versions = JobArtifacts((tmp_path / "artifacts").as_uri(), JOB).versions
     assert not (versions / OFFER_NAME).exists()
 
 

@@ -16,6 +16,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess, WeightsRe
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.train import trainer as trainer_module
 from seamlessflow_workers.train.trainer import Trainer
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 from tests.fixtures.trainer_harness import CREDENTIAL, JOB, PROJECT, Planes, make_spec
 
 GIVE_UP_S = 20.0
@@ -64,6 +65,7 @@ async def test_a_step_that_never_ends_fails_the_phase(
         engine=made,
         executor=executor,
         report=lambda _doing: None,
+        artifacts=JobArtifacts(warm_process.artifact_root, JOB),
     )
     working = asyncio.create_task(trainer.run_phase(phase_order(), asyncio.Event()))
     await asyncio.wait({working}, timeout=GIVE_UP_S)

@@ -17,10 +17,8 @@ from safetensors.numpy import load
 from seamlessflow_workers.weights.manifest import (
     MANIFEST_NAME,
     WeightsReadError,
-    artifact_root_path,
     manifest_digest,
     manifest_read,
-    versions_folder,
 )
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor, TensorLayout
 from seamlessflow_workers.weights.transports.file.receiving import verified_shards, weights_verify
@@ -176,13 +174,6 @@ def test_damaged_shard_is_refused(tmp_path: Path) -> None:
 def test_folder_without_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WeightsReadError, match="no readable manifest"):
         manifest_read(tmp_path)
-
-
-def test_artifact_root_must_be_a_file_url() -> None:
-    assert artifact_root_path("file:///var/art%20ifacts") == Path("/var/art ifacts")
-    assert versions_folder("file:///a", JOB) == Path("/a") / str(JOB) / "versions"
-    with pytest.raises(ValueError, match="s3://bucket"):
-        artifact_root_path("s3://bucket")
 
 
 FULL_DISK = """

@@ -23,7 +23,7 @@ from seamlessflow_workers.train.distributed.rank_commands import Command, Releas
 from seamlessflow_workers.train.main import OpenOffers
 from seamlessflow_workers.train.step_engine import RankGone, StepEngine
 from seamlessflow_workers.train.trainer import Trainer
-from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,13 @@ class Lead(Protocol):
     """Loads the engine of the leading machine and tells the members to load theirs. Raises ModelLoadError, RankGone."""
 
     def __call__(
-        self, model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path
+        self,
+        model_path: Path,
+        spec: JobSpec,
+        *,
+        members: Sequence[Member],
+        listen_host: str,
+        artifacts: Path | None,
     ) -> StepEngine: ...
 
 
@@ -175,7 +181,7 @@ class GangLeader:
 
     async def _make_trainer(self) -> Trainer:
         warm_process, spec = self._warm_process, self._spec
-        artifacts = checkpoints_folder(warm_process.artifact_root, warm_process.job_id).parent
+        artifacts = JobArtifacts(warm_process.artifact_root, warm_process.job_id)
         engine = await asyncio.get_running_loop().run_in_executor(
             self._executor,
             lambda: self._lead(
@@ -183,7 +189,7 @@ class GangLeader:
                 spec,
                 members=self._members,
                 listen_host=self._listening.getsockname()[0],
-                artifacts=artifacts,
+                artifacts=artifacts.shared_folder,
             ),
         )
         return Trainer(
@@ -192,7 +198,8 @@ class GangLeader:
             engine=engine,
             executor=self._executor,
             report=self._report,
-            offers=self._open_offers(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
+            offers=self._open_offers(artifacts.versions, spec),
+            artifacts=artifacts,
         )
 
     def _report(self, doing: Doing) -> None:

@@ -1,36 +1,32 @@
 """Deletes stored files so that a crash leaves no half-deleted file in sight.
 
 First `removal_mark` writes a row, in the transaction that hides the thing: which files go, for whom and why. Then
-`files_remove` deletes them, and may be repeated. It renames a file aside before it deletes any of it, so nobody finds
-half a file. Invariant: while a back-up holds deletions (`deletions_held`), no file is deleted.
+`files_remove` deletes them, and may be repeated; nobody finds half of them. Invariant: while a back-up holds deletions
+(`deletions_held`), no file is deleted.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection
 
 from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 
 # Deletions take this lock shared and do not wait; a back-up takes it exclusively while it copies.
 HOLD_KEY = 0x5EA71E57
-ASIDE = ".deleting-"
 RETENTION = "retention"  # the author in events
 JOB_DELETED = f"{RemovalKind.JOB}.deleted"
 
 
 def removal_mark(
-    *, project_id: UUID, planned: PlannedRemoval, paths: Iterable[Path], author: str, with_event: bool = True
+    *, project_id: UUID, planned: PlannedRemoval, places: Iterable[str], author: str, with_event: bool = True
 ) -> Removal:
-    """Record the removal. Call this in the transaction that hides what is deleted."""
-    root = settings.ARTIFACT_ROOT.resolve()
+    """Record the removal of places in the store. Call this in the transaction that hides what is deleted."""
     removal = Removal.objects.create(
         project_id=project_id,
         kind=planned.kind,
@@ -38,7 +34,7 @@ def removal_mark(
         number=planned.number,
         name=planned.name[:255],
         num_bytes=planned.num_bytes,
-        paths=[str(path.resolve().relative_to(root)) for path in paths],
+        paths=list(places),
         reason=planned.reason,
         author=author,
     )
@@ -55,14 +51,9 @@ def files_remove_marked(removal: Removal) -> None:
 
 def files_remove(removal: Removal) -> None:
     """Delete the files, and what an interrupted removal left of them."""
-    root: Path = settings.ARTIFACT_ROOT.resolve()
-    for relative in removal.paths:
-        path = root / relative
-        aside = path.with_name(f"{ASIDE}{path.name}")
-        _delete(aside)
-        if path.exists():
-            path.rename(aside)
-            _delete(aside)
+    store = artifact_store()
+    for place in removal.paths:
+        store.remove(place)
 
 
 @contextmanager
@@ -93,10 +84,3 @@ def _event(removal: Removal) -> None:
         author=removal.author,
         data={"name": removal.name, "number": removal.number, "num_bytes": removal.num_bytes},
     )
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

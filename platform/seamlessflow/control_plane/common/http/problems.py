@@ -18,6 +18,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.common.database.availability import AWAY, DATABASE_AWAY, RETRY_AFTER_S
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault
+from seamlessflow.runtime.artifacts.store import StoreError
 
 CONTENT_TYPE = "application/problem+json"
 API_PREFIX = "/api/"
@@ -53,6 +54,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         case OperationalError() | InterfaceError():
             status, detail, faults = HTTPStatus.SERVICE_UNAVAILABLE, AWAY, ()
             headers = {"Retry-After": str(RETRY_AFTER_S)}
+        case StoreError():
+            status, detail, faults = HTTPStatus.SERVICE_UNAVAILABLE, str(error), ()
         case DataError():
             # This backs up the checks of each field: a value that the database refuses is the client's fault.
             status, detail, faults = HTTPStatus.BAD_REQUEST, data_refused(error), ()

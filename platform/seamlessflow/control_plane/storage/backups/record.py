@@ -3,14 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection
 
-from seamlessflow.control_plane.policies.places import artifact_path
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
+from seamlessflow.core.artifacts.places import bundle_of
 from seamlessflow.core.backup.checkpoints import JobRecord
 from seamlessflow.core.backup.manifest import Missing
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
@@ -30,41 +29,41 @@ _UPLOADS = "SELECT id, name, uri FROM uploads_artifact WHERE deleted_at IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Files that the database names; paths are relative to the artifact store."""
+    """What the database names, as bundles of the artifact store."""
 
     live: Mapping[UUID, JobRecord]  # jobs that have not ended
     names: Mapping[UUID, str]  # of every job
-    versions: Mapping[UUID, frozenset[Path]]  # folders of weights, by job
-    uploads: frozenset[Path]
+    versions: Mapping[UUID, frozenset[str]]  # weights, by job
+    uploads: frozenset[str]
     missing: tuple[Missing, ...]
 
 
 def record_read() -> Record:
     """Return which files the database names. Call this inside the transaction whose snapshot is dumped."""
-    root = settings.ARTIFACT_ROOT.resolve()
+    store = artifact_store()
     live: dict[UUID, JobRecord] = {}
     names: dict[UUID, str] = {}
     for job_id, name, has_ended, *numbers in _rows(_JOBS, [[state.value for state in TERMINAL_JOB_STATES]]):
         names[job_id] = name
         if not has_ended:
             live[job_id] = JobRecord(*numbers)
-    versions: dict[UUID, set[Path]] = defaultdict(set)
+    versions: dict[UUID, set[str]] = defaultdict(set)
     uploads, missing = set(), []
     for job_id, name, number, uri in _rows(_VERSIONS):
-        path = artifact_path(uri)
-        if path is None:
+        place = store.place_of(uri)
+        if place is None:
             continue  # the initial model, outside the store
-        if path.exists():
-            versions[job_id].add(path.relative_to(root))
+        if store.exists(place):
+            versions[job_id].add(bundle_of(place)[0])
         else:
             missing.append(
                 Missing(job_id=str(job_id), job_name=name, what=f"the weights of version {number}")
             )
     for upload_id, name, uri in _rows(_UPLOADS):
-        if (path := artifact_path(uri)) is None or not path.exists():
+        if (place := store.place_of(uri)) is None or not store.exists(place):
             missing.append(Missing(what=f"the upload {name!r} ({upload_id})"))
         else:
-            uploads.add(path.relative_to(root))
+            uploads.add(bundle_of(place)[0])
     kept = {job_id: frozenset(paths) for job_id, paths in versions.items()}
     return Record(live, names, kept, frozenset(uploads), tuple(missing))
 

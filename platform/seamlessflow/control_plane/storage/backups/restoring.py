@@ -6,6 +6,7 @@ database; a job with missing files is paused with the reason instead of failing 
 were live at the snapshot do not work here.
 """
 
+from collections import defaultdict
 from pathlib import Path
 from uuid import UUID
 
@@ -16,14 +17,15 @@ from django.db.models import F
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION
 from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.places import artifact_path
 from seamlessflow.control_plane.storage.backups.programs import database_restore
-from seamlessflow.control_plane.storage.backups.taking import Say, file_copy
+from seamlessflow.control_plane.storage.backups.taking import Say, file_chunks, file_write, root_recorded
+from seamlessflow.core.artifacts.places import bundle_of
 from seamlessflow.core.backup.manifest import (
     DUMP_NAME,
     FILES_NAME,
@@ -35,6 +37,7 @@ from seamlessflow.core.backup.manifest import (
     manifest_decode,
 )
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
+from seamlessflow.runtime.artifacts.store import ArtifactStore
 
 RESTORING = ".restoring"
 # What a web or background process leaves in a store before anything is stored.
@@ -58,17 +61,23 @@ class RestoreRefused(ValueError):
 def restore(folder: Path, *, say: Say) -> Manifest:
     """Restore the back-up. Raises DamagedBackup, RestoreRefused, ProgramFailed."""
     manifest = manifest_read(folder)
-    root: Path = settings.ARTIFACT_ROOT.resolve()
+    root, store = settings.ARTIFACT_ROOT.resolve(), artifact_store()
+    if manifest.artifact_root.startswith("/") != store.is_local:
+        raise RestoreRefused(
+            f"the back-up was taken of the store {manifest.artifact_root} and ARTIFACT_ROOT is {store.url}; "
+            "restore a folder into a folder, and an object store into an object store"
+        )
+    root.mkdir(parents=True, exist_ok=True)
     if _num_tables() and (root / RESTORING).exists():
         say("continuing after an interruption: the database is already restored")
     else:
-        _empty_check(root)
+        _empty_check(root, store)
         (root / RESTORING).touch()
-        _files_copy(folder, root, manifest, say)
+        _files_copy(folder, store, manifest, say)
         say("restoring the database")
         database_restore(folder / DUMP_NAME)
     with transaction.atomic():
-        _places_move(Path(manifest.artifact_root), root)
+        _places_move(manifest.artifact_root, root_recorded(store))
         Machine.objects.update(last_fence=F("last_fence") + FENCE_LEAP)
         paused = _missing_handle(manifest)
         event_record(
@@ -103,11 +112,17 @@ def _size_check(path: Path, file: StoredFile) -> None:
         raise DamagedBackup(f"{file.path} has {path.stat().st_size} bytes, not {file.num_bytes}")
 
 
-def _files_copy(folder: Path, root: Path, manifest: Manifest, say: Say) -> None:
+def _files_copy(folder: Path, store: ArtifactStore, manifest: Manifest, say: Say) -> None:
     say(f"copying {len(manifest.files)} files of {manifest.num_bytes / 1e9:.2f} GB")
+    bundles: dict[str, list[StoredFile]] = defaultdict(list)
     for file in manifest.files:
-        if file_copy(folder / FILES_NAME / file.path, root / file.path, file.path) != file:
-            raise DamagedBackup(f"{file.path}: its content differs from what was backed up")
+        bundles[bundle_of(file.path)[0]].append(file)
+    for bundle, files in bundles.items():
+        for file in files:
+            chunks = file_chunks(folder / FILES_NAME / file.path)
+            if file_write(chunks, store.workspace(file.path), file.path) != file:
+                raise DamagedBackup(f"{file.path}: its content differs from what was backed up")
+        store.keep(bundle)
 
 
 def _num_tables() -> int:
@@ -117,25 +132,28 @@ def _num_tables() -> int:
     return int(number)
 
 
-def _empty_check(root: Path) -> None:
+def _empty_check(root: Path, store: ArtifactStore) -> None:
     if num_tables := _num_tables():
         raise RestoreRefused(f"the database has {num_tables} tables; restore into an empty one")
     if (root / RESTORING).exists():
         return  # left by an interrupted restore: all files are copied again
-    found = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith(OF_NOBODY))
+    found = sorted(name for name in store.entries() if not name.startswith(OF_NOBODY))
     if found:
         raise RestoreRefused(
-            f"the artifact store {root} is not empty ({found[0]}); restore into an empty one"
+            f"the artifact store {store.url} is not empty ({found[0]}); restore into an empty one"
         )
 
 
-def _places_move(before: Path, now: Path) -> None:
-    """Rewrite the absolute paths in the database."""
+def _places_move(before: str, now: str) -> None:
+    """Rewrite the absolute paths, or the URLs, in the database: both of a folder, or both of an object store."""
     if before == now:
         return
+    moves = [(before, now)]
+    if before.startswith("/"):
+        moves.append((Path(before).as_uri(), Path(now).as_uri()))
     with connection.cursor() as cursor:
         for table, column in _PLACES:
-            for old, new in ((before.as_uri(), now.as_uri()), (str(before), str(now))):
+            for old, new in moves:
                 cursor.execute(
                     f"UPDATE {table} SET {column} = %(new)s || substr({column}, length(%(old)s) + 1) "  # noqa: S608
                     f"WHERE starts_with({column}, %(old)s || '/')",
@@ -145,9 +163,10 @@ def _places_move(before: Path, now: Path) -> None:
 
 def _missing_handle(manifest: Manifest) -> dict[str, str]:
     """Pause jobs that lack files and mark missing data as deleted. Returns the paused jobs with reasons."""
+    store = artifact_store()
     for version in PolicyVersion.objects.filter(deleted_at=None):
-        path = artifact_path(version.uri)
-        if path is not None and not path.exists():
+        place = store.place_of(version.uri)
+        if place is not None and not store.exists(place):
             PolicyVersion.objects.filter(id=version.id).update(deleted_at=database_now())
     paused = {}
     for missing in manifest.missing:

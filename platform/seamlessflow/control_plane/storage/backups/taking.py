@@ -9,10 +9,12 @@ manifest comes last. Files of later versions are harmless: nothing names them, a
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -20,10 +22,12 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import HOLD_KEY
 from seamlessflow.control_plane.storage.backups.programs import database_dump
 from seamlessflow.control_plane.storage.backups.record import Record, record_read
-from seamlessflow.control_plane.storage.backups.staging import CHECKPOINT, checkpoints_link, staging
+from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staged_place, staging
+from seamlessflow.core.artifacts.places import checkpoint_place, checkpoints_place, trajectories_place
 from seamlessflow.core.backup.checkpoints import checkpoint_fault, fitting_checkpoints
 from seamlessflow.core.backup.manifest import (
     DUMP_NAME,
@@ -34,12 +38,11 @@ from seamlessflow.core.backup.manifest import (
     Missing,
     StoredFile,
 )
+from seamlessflow.runtime.artifacts.store import ArtifactStore
 
 CHUNK_BYTES = 4 * 1024 * 1024
 SAY_EVERY_S = 5.0
 NUM_TRIES = 3
-CHECKPOINTS = "checkpoints"
-VERSIONS = "versions"
 
 Say = Callable[[str], None]
 
@@ -48,24 +51,31 @@ class BackupRefused(ValueError):
     """The folder cannot hold a back-up; the message says what to do."""
 
 
+class PlannedFile(NamedTuple):
+    """A file of a bundle, which may be staged, and its path in the store and in the back-up."""
+
+    bundle: str
+    name: str
+    path: str
+    num_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where each file is now and where it belongs in the store."""
-
-    files: list[tuple[Path, Path]]
+    files: list[PlannedFile]
     missing: tuple[Missing, ...]
 
 
 def back_up(folder: Path, *, say: Say) -> Manifest:
     """Write a back-up into `folder`, marked incomplete until it is whole. Raises BackupRefused, ProgramFailed."""
-    root: Path = settings.ARTIFACT_ROOT.resolve()
-    _folder_prepare(folder, root)
-    with _deletions_held(say), staging(root) as staged:
-        database, plan = _snapshot_taken(folder, root, staged, say)
-        files = _files_copy(plan, folder / FILES_NAME, say)
+    store = artifact_store()
+    _folder_prepare(folder, settings.ARTIFACT_ROOT.resolve())
+    with _deletions_held(say), staging(store):
+        database, plan = _snapshot_taken(folder, store, say)
+        files = _files_copy(plan, store, folder / FILES_NAME, say)
     manifest = Manifest(
         made_at=database_now(),
-        artifact_root=str(root),
+        artifact_root=root_recorded(store),
         database=database,
         files=files,
         missing=list(plan.missing),
@@ -102,7 +112,12 @@ def _deletions_held(say: Say) -> Iterator[None]:
 _CONNECT = ("host", "port", "user", "password", "dbname")
 
 
-def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[StoredFile, _Plan]:
+def root_recorded(store: ArtifactStore) -> str:
+    """Return the root as manifests name it: a path if the store is a folder, else its URL."""
+    return str(store.workspace("")) if store.is_local else store.url
+
+
+def _snapshot_taken(folder: Path, store: ArtifactStore, say: Say) -> tuple[StoredFile, _Plan]:
     """Yield a snapshot of the database with the files that belong to it."""
     for attempt in range(1, NUM_TRIES + 1):
         with transaction.atomic(durable=True):
@@ -111,11 +126,11 @@ def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[S
                 cursor.execute("SELECT pg_export_snapshot()")
                 (snapshot,) = cursor.fetchone()
             record = record_read()
-            linked = checkpoints_link(root, staged, record.live)
+            staged = checkpoints_stage(store, record.live)
             faults = {
                 job_id: fault
                 for job_id, job in record.live.items()
-                if (fault := checkpoint_fault(job, linked[job_id]))
+                if (fault := checkpoint_fault(job, staged[job_id]))
             }
             if faults and attempt < NUM_TRIES:
                 say("a trainer just deleted a checkpoint; taking the snapshot again")
@@ -127,56 +142,37 @@ def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[S
         Missing(job_id=str(job_id), job_name=record.names[job_id], what=f"a checkpoint that fits: {fault}")
         for job_id, fault in faults.items()
     )
-    plan = _plan(replace(record, missing=(*record.missing, *lost)), root, staged)
+    plan = _plan(replace(record, missing=(*record.missing, *lost)), store, staged)
     return _described(folder / DUMP_NAME, DUMP_NAME), plan
 
 
-def _plan(record: Record, root: Path, staged: Path) -> _Plan:
-    files = [pair for place in sorted(record.uploads) for pair in _under(root, root / place)]
-    for job_id in sorted(record.names):
-        of_job = root / str(job_id)
-        for version in sorted(record.versions.get(job_id, ())):
-            files += _under(root, root / version)
+def _plan(record: Record, store: ArtifactStore, staged: Mapping[UUID, Collection[int]]) -> _Plan:
+    bundles = {place: place for place in record.uploads}
+    for job_id in record.names:
+        bundles |= {place: place for place in record.versions.get(job_id, ())}
+        bundles[trajectories_place(job_id)] = trajectories_place(job_id)
         job = record.live.get(job_id)
         if job is None:
-            files += _under(root, of_job / CHECKPOINTS)
+            names = store.names(checkpoints_place(job_id))
+            bundles |= {one: one for one in (f"{checkpoints_place(job_id)}/{name}" for name in names)}
         else:
-            of_staged = staged / str(job_id) / CHECKPOINTS
-            on_disk = {int(entry.name.removeprefix(CHECKPOINT)) for entry in _entries(of_staged)}
-            for batch in fitting_checkpoints(job, on_disk):
-                files += _under(staged, of_staged / f"{CHECKPOINT}{batch}")
-        for entry in _entries(of_job):
-            if entry.name not in (CHECKPOINTS, VERSIONS):
-                files += _under(root, entry)
-    unique = {target: source for source, target in files}  # an upload may also be version 0 of a job
-    return _Plan([(source, target) for target, source in unique.items()], record.missing)
+            for batch in fitting_checkpoints(job, staged[job_id]):
+                place = checkpoint_place(job_id, batch)
+                bundles[place] = staged_place(place)
+    files = [
+        PlannedFile(source, name, f"{place}/{name}", num_bytes)
+        for place, source in sorted(bundles.items())
+        for name, num_bytes in sorted(store.files(source).items())
+    ]
+    return _Plan(files, record.missing)
 
 
-def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _under(base: Path, place: Path) -> list[tuple[Path, Path]]:
-    """Return the file, or every file of the folder, except unfinished ones, whose names begin with a dot."""
-    if place.is_file():
-        return [(place, place.relative_to(base))]
-    found = []
-    for parent, folders, names in os.walk(place):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [
-            (Path(parent) / name, (Path(parent) / name).relative_to(base))
-            for name in sorted(names)
-            if not name.startswith(".")
-        ]
-    return found
-
-
-def _files_copy(plan: _Plan, target: Path, say: Say) -> list[StoredFile]:
-    total = sum(source.stat().st_size for source, _ in plan.files)
+def _files_copy(plan: _Plan, store: ArtifactStore, target: Path, say: Say) -> list[StoredFile]:
+    total = sum(file.num_bytes for file in plan.files)
     say(f"copying {len(plan.files)} files of {total / 1e9:.2f} GB")
     stored, copied, said_s = [], 0, time.monotonic()
-    for source, place in plan.files:
-        stored.append(file_copy(source, target / place, str(place)))
+    for file in plan.files:
+        stored.append(file_write(store.read(file.bundle, file.name), target / file.path, file.path))
         copied += stored[-1].num_bytes
         if time.monotonic() - said_s > SAY_EVERY_S:
             said_s = time.monotonic()
@@ -184,18 +180,24 @@ def _files_copy(plan: _Plan, target: Path, say: Say) -> list[StoredFile]:
     return stored
 
 
-def file_copy(source: Path, target: Path, name: str) -> StoredFile:
-    """Copy durably; return the digest of the bytes read."""
+def file_write(chunks: Iterable[bytes], target: Path, name: str) -> StoredFile:
+    """Write durably; return the digest of the bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, num_bytes = hashlib.sha256(), 0
-    with source.open("rb") as reader, target.open("wb") as writer:
-        while chunk := reader.read(CHUNK_BYTES):
+    with target.open("wb") as writer:
+        for chunk in chunks:
             writer.write(chunk)
             digest.update(chunk)
             num_bytes += len(chunk)
         writer.flush()
         os.fsync(writer.fileno())
     return StoredFile(path=name, num_bytes=num_bytes, sha256=digest.hexdigest())
+
+
+def file_chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as reader:
+        while chunk := reader.read(CHUNK_BYTES):
+            yield chunk
 
 
 def _described(path: Path, name: str) -> StoredFile:

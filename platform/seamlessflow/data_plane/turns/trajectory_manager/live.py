@@ -25,6 +25,8 @@ from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
+from seamlessflow.runtime.artifacts.recorded import recorded_hold
+from seamlessflow.runtime.artifacts.store import Held
 
 NUM_PROMPTS_KEPT = 256
 SESSION_BYTES = 4096  # of a session beside its tree
@@ -51,6 +53,9 @@ class LiveJob:
     pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
+    held: list[Held] = field(
+        default_factory=list
+    )  # its files, if this host has copies from a store of objects
 
     @property
     def has_equal_turns(self) -> bool:
@@ -244,17 +249,29 @@ class LiveSession:
         return NodeRow(self.key, node, facts)
 
 
-def live_job(row: JobRow) -> LiveJob:
-    """Load a job's spec and its model's text files. Raises ModelUnusable and InvalidJobSpec."""
-    spec = job_spec_parse(row.spec)
+def live_job(row: JobRow, *, artifact_root: str = "") -> LiveJob:
+    """Load a job's spec and its model's text files. Raises ModelUnusable, InvalidJobSpec, StoreError, InvalidRoot.
+
+    `artifact_root`: where the files are that are in no folder of this host.
+    """
+    spec, held = job_spec_parse(row.spec), list[Held]()
+
+    def here(recorded: str, *, text_only: bool = False) -> str:
+        if not recorded or recorded.startswith("/"):
+            return recorded  # whoever reads it says what is wrong with it
+        held.append(recorded_hold(artifact_root, recorded, text_only=text_only))
+        return str(held[-1].path)
+
+    model = here(row.model_path, text_only=True)
     return LiveJob(
         job_id=row.job_id,
         project_id=row.project_id,
         name=row.name,
         spec=spec,
-        tasks_path=row.tasks_path,
-        evaluation_tasks_path=row.evaluation_tasks_path,
-        text=model_text_load(row.model_path, spec.model.family),
-        model_path=row.model_path,
+        tasks_path=here(row.tasks_path),
+        evaluation_tasks_path=here(row.evaluation_tasks_path),
+        text=model_text_load(model, spec.model.family),
+        model_path=model,
         num_dataset_groups=row.num_dataset_groups,
+        held=held,
     )

@@ -24,6 +24,8 @@ from seamlessflow.data_plane.turns.held_time import SessionClocks
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
+from seamlessflow.runtime.artifacts.opening import InvalidRoot
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, StoreError
 
 MAX_JOBS = 256
 
@@ -56,12 +58,17 @@ class Registry:
         limits: RegistryLimits,
         *,
         tell_over: Callable[[UUID], None] = _tell_nobody,
+        artifact_root: str = "",
     ) -> None:
-        """`tell_over` gets the sessions that are over and not in this process's memory."""
+        """`tell_over` gets the sessions that are over and not in this process's memory.
+
+        `artifact_root`: the store from which this host fetches the files of jobs, unless they are in its own folders.
+        """
         self.store = store
         self._held = held
         self._limits = limits
         self._tell_over = tell_over
+        self._artifact_root = artifact_root
         self._sizes: dict[UUID, int] = {}
         self._num_bytes = 0
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
@@ -195,11 +202,15 @@ class Registry:
         if row is None:
             raise job_not_found(job_id)
         try:
-            job = await asyncio.to_thread(live_job, row)  # a tokenizer may have many megabytes
-        except (ModelUnusable, TemplateRefused, InvalidJobSpec) as error:
+            # A tokenizer may have many megabytes, and may have to be fetched.
+            job = await asyncio.to_thread(live_job, row, artifact_root=self._artifact_root)
+        except (ModelUnusable, TemplateRefused, InvalidJobSpec, InvalidRoot, ArtifactMissing) as error:
             raise ApiError(
                 HTTPStatus.BAD_REQUEST, f"The job cannot be served: {error}.", code="job_unusable"
             ) from error
+        except StoreError as error:
+            message = f"The job's files cannot be fetched now: {error}."
+            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message, code="files_unavailable") from error
         job.is_over = row.state in TERMINAL_JOB_STATES
         self._jobs[job_id] = job
         while len(self._jobs) > MAX_JOBS:

@@ -17,7 +17,8 @@ from seamlessflow.core.protocol.child import Begun, Doing, Drain, Ended, Failed,
 from seamlessflow.core.protocol.worker import GangOrder, Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.process.rendezvous import Rendezvous
-from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
+from seamlessflow_workers.weights.manifest import manifest_read
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,
@@ -174,7 +175,7 @@ def run_together(gang: Gang, model: Path) -> Sequence:
 
 
 def digests(folder: Path, version: int) -> dict[str, str]:
-    manifest = manifest_read(versions_folder((folder / "artifacts").as_uri(), JOB) / str(version))
+    manifest = manifest_read(JobArtifacts((folder / "artifacts").as_uri(), JOB).versions / str(version))
     return {name: shard.sha256 for name, shard in manifest.shards.items()}
 
 

@@ -15,7 +15,8 @@ from seamlessflow.core.protocol.child import Ended, Failed, Ready
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
+from seamlessflow_workers.weights.manifest import manifest_read
 from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until
 from tests.fixtures.machine_devices import core_device
 from tests.fixtures.repository import ROOT
@@ -84,7 +85,7 @@ def run_through(
 
 
 def digests(folder: Path, version: int) -> dict[str, str]:
-    manifest = manifest_read(versions_folder((folder / "artifacts").as_uri(), JOB) / str(version))
+    manifest = manifest_read(JobArtifacts((folder / "artifacts").as_uri(), JOB).versions / str(version))
     return {name: shard.sha256 for name, shard in manifest.shards.items()}
 
 

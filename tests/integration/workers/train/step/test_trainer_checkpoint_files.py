@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from seamlessflow.core.protocol.child import Ended, Ready
-from seamlessflow_workers.weights.manifest import checkpoints_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,
@@ -65,7 +65,7 @@ def planes() -> Iterator[Planes]:
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    newest = checkpoints_folder((folder / "artifacts").as_uri(), JOB) / "batch-2"
+    newest = JobArtifacts((folder / "artifacts").as_uri(), JOB).checkpoints / "batch-2"
     return sorted(newest.rglob("*.pt"))
 
 

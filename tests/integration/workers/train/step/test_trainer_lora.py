@@ -17,7 +17,8 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
-from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
+from seamlessflow_workers.weights.manifest import manifest_read
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
@@ -92,7 +93,7 @@ class Run:
             trainer.kill()
 
     def version(self, number: int) -> Path:
-        return versions_folder((self.folder / "artifacts").as_uri(), JOB) / str(number)
+        return JobArtifacts((self.folder / "artifacts").as_uri(), JOB).versions / str(number)
 
     def digests(self) -> list[dict[str, str]]:
         versions = range(1, NUM_UPDATES + 1)

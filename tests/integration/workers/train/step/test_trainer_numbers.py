@@ -9,7 +9,8 @@ import pytest
 
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.protocol.child import Ended, Ready
-from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from seamlessflow_workers.weights.artifacts import JobArtifacts
+from seamlessflow_workers.weights.manifest import manifest_read
 from tests.fixtures.trainer_harness import (
     JOB,
     RECORDED,
@@ -82,7 +83,7 @@ def test_a_job_goes_on_behind_a_batch_with_an_infinite_gradient(
     metrics = planes.publications[2].metrics
     assert metrics["train/update_skipped"] == 1
     assert all(np.isfinite(list(metrics.values())))
-    versions = versions_folder((tmp_path / "artifacts").as_uri(), JOB)
+    versions = JobArtifacts((tmp_path / "artifacts").as_uri(), JOB).versions
     shards = [
         {name: shard.sha256 for name, shard in manifest_read(versions / str(version)).shards.items()}
         for version in (1, 2, 3)

@@ -40,10 +40,6 @@ class PublishedWeights:
     manifest_sha256: str
     num_bytes: int
 
-    @property
-    def uri(self) -> str:
-        return self.folder.as_uri()
-
 
 class WeightsWriteError(RuntimeError):
     """The weights could not be written; nothing incomplete was left behind."""

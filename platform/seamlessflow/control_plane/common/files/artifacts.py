@@ -1,0 +1,23 @@
+"""The artifact store of this installation, and files of jobs that may be in it."""
+
+from django.conf import settings
+
+from seamlessflow.runtime.artifacts import recorded
+from seamlessflow.runtime.artifacts.opening import store_open
+from seamlessflow.runtime.artifacts.store import ArtifactStore, Held
+
+
+def artifact_store() -> ArtifactStore:
+    """Return the store. Raises StoreError if it cannot be used."""
+    return store_open(settings.ARTIFACT_ROOT_URL)
+
+
+def recorded_as(place: str) -> str:
+    """Return how a job records a place of the store: every host must be able to find it by that."""
+    store = artifact_store()
+    return str(store.workspace(place)) if store.is_local else store.url_of(place)
+
+
+def recorded_hold(words: str, *, text_only: bool = False) -> Held:
+    """Return on this host what a job records. Raises ArtifactMissing, StoreError."""
+    return recorded.recorded_hold(settings.ARTIFACT_ROOT_URL, words, text_only=text_only)

@@ -1,0 +1,96 @@
+"""Files of the artifact store that a child reads: brought to this machine before it needs them, kept while it lives.
+
+It takes URLs of the store, `file://` URLs and paths; it returns local paths. Invariant: what a child was given stays on
+the machine until something else is held for the same purpose, and nothing is handed out that is not whole.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from seamlessflow.runtime.artifacts.opening import InvalidRoot, store_open
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, Held, StoreError
+
+APPEAR_S = 60.0  # how long files that were announced may take to appear, or a store to come back
+_LOOK_EVERY_S = 0.01  # into a folder
+_ASK_EVERY_S = 1.0  # a store of objects
+
+
+class FilesMissing(RuntimeError):
+    """The files did not come; the message says why in one sentence for people."""
+
+
+class MachineFiles:
+    def __init__(self, artifact_root: str) -> None:
+        self._root = artifact_root
+        self._held: dict[str, Held] = {}  # by purpose
+
+    async def hold(self, purpose: str, url: str) -> Path:
+        """Return the files on this machine once they are there. Raises FilesMissing."""
+        deadline_s = time.monotonic() + APPEAR_S
+        while True:
+            try:
+                held = await self._hold(url)
+            except InvalidRoot as error:
+                raise FilesMissing(str(error)) from error
+            except StoreError as error:
+                if time.monotonic() > deadline_s:
+                    raise FilesMissing(str(error)) from error
+                await asyncio.sleep(_ASK_EVERY_S if is_remote(url) else _LOOK_EVERY_S)
+            else:
+                self._let_go(purpose)
+                self._held[purpose] = held
+                return held.path
+
+    def release(self) -> None:
+        """Let go of everything."""
+        for purpose in list(self._held):
+            self._let_go(purpose)
+
+    async def _hold(self, url: str) -> Held:
+        if not is_remote(url):
+            return _local(url)
+        fetching = asyncio.get_running_loop().run_in_executor(None, _fetch, self._root, url)
+        try:
+            return await asyncio.shield(fetching)
+        except asyncio.CancelledError:  # the thread goes on, and what it brings is of use to the next one
+            fetching.add_done_callback(_release_unwanted)
+            raise
+
+    def _let_go(self, purpose: str) -> None:
+        if (held := self._held.pop(purpose, None)) is not None:
+            held.release()
+
+
+def is_remote(url: str) -> bool:
+    """Whether files must be brought to this machine before they can be read."""
+    return urlsplit(url).scheme not in ("", "file")
+
+
+def local_path(url: str) -> Path:
+    """Return the path of a `file://` URL or a plain path. Raises FilesMissing for any other scheme."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        raise FilesMissing(f"files at {url!r} cannot be read here; file:// URLs and paths are accepted")
+    return Path(unquote(parts.path) if parts.scheme else url)
+
+
+def _local(url: str) -> Held:
+    path = local_path(url)
+    if not path.exists():
+        raise ArtifactMissing(f"{path} does not exist")
+    return Held(path)
+
+
+def _fetch(root: str, url: str) -> Held:
+    store = store_open(root)
+    place = store.place_of(url)
+    if place is None:
+        raise InvalidRoot(f"{url!r} is not in the artifact store {store.url}")
+    return store.hold(place)
+
+
+def _release_unwanted(fetching: "asyncio.Future[Held]") -> None:
+    if not fetching.cancelled() and fetching.exception() is None:
+        fetching.result().release()
