@@ -66,10 +66,12 @@ def run_together(commands: Sequence[Sequence[str]], *, environ: Mapping[str, str
     Call it from the main thread: the supervisors end with the thread that started them.
     """
     processes: list[subprocess.Popen[bytes]] = []
+    told: set[int] = set()  # a second signal would kill one that is about to exit
 
     def end(*_: object) -> None:
         for process in processes:
-            if process.poll() is None:
+            if process.poll() is None and process.pid not in told:
+                told.add(process.pid)
                 process.terminate()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
