@@ -39,8 +39,11 @@ class FakeNvml:
     def __init__(self, *gpus: FakeGpu) -> None:
         self.gpus = list(gpus)
         self.num_open = 0
+        self.is_broken = False
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's names, here and below
+        if self.is_broken:
+            raise FakeNvmlError(_NOT_SUPPORTED)
         self.num_open += 1
 
     def nvmlShutdown(self) -> None:  # noqa: N802

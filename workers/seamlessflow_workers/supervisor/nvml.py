@@ -63,12 +63,12 @@ def _library() -> Iterator[Any]:
         raise NvmlUnavailable("the package nvidia-ml-py is not installed") from error
     try:
         pynvml.nvmlInit()
+        try:
+            yield pynvml
+        finally:
+            pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise NvmlUnavailable(f"NVML cannot be used: {error}") from error
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _parts(nvml: Any, handle: Any) -> list[Any]:

@@ -104,6 +104,17 @@ def test_health_tells_lost_gpus_failed_rows_and_uncorrected_errors(nvml: FakeNvm
     assert nvml.num_open == 0
 
 
+def test_a_library_that_breaks_costs_neither_the_machine_nor_its_devices(
+    nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    nvml.gpus = [FakeGpu("GPU-a")]
+    devices = find_gpus()
+    nvml.is_broken = True
+    assert probe_devices(devices) == {}
+    assert find_gpus() == (), "the driver's pages tell of none here"
+    assert "NVML cannot be used: Not Supported" in caplog.text
+
+
 def test_gpus_without_the_drivers_pages_are_found_by_their_nodes(host: Path) -> None:
     assert default_device() == "cpu"
     (host / "dev").mkdir()
