@@ -1,6 +1,6 @@
 """Cuts a packed batch into micro-batches of bounded size; takes and returns numpy arrays.
 
-Tokens carry their weight in the loss of the *whole* batch (`core.algorithms.aggregation`), so neither the cut nor
+Tokens carry their weight in the loss of their whole mini-batch (`core.algorithms.aggregation`), so neither the cut nor
 leaving out samples without a gradient changes the loss. There are two forms. Flat trees (`core.batching.packing`) are
 one row without padding in which each token is computed once. Rows hold one branch each, up to its last needed
 prediction, padded on the right behind every token that counts, so that causal attention needs no mask. The same batch
@@ -59,9 +59,9 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class TrainPlan:
-    """What one training step will do with a batch."""
+    """What training on a batch will do."""
 
-    micro_batches: list[MicroBatch]
+    mini_batches: list[list[MicroBatch]]  # the micro-batches of each optimizer step; some may have none
     measured: list[MicroBatch]  # some trained tokens without a gradient, computed for the metrics only
     measured_weight: (
         float  # of each of these tokens in the metrics: it stands for those that are not computed
@@ -73,6 +73,11 @@ class TrainPlan:
     num_stale_tokens: int  # of excluded samples, or excluded themselves
     staleness_mean: float | None  # over trained samples, by their oldest token; None: nothing is trained
     staleness_max: int | None
+
+    @property
+    def micro_batches(self) -> list[MicroBatch]:
+        """Return the micro-batches of all mini-batches."""
+        return [micro for mini in self.mini_batches for micro in mini]
 
 
 def plan_batch(
@@ -87,8 +92,11 @@ def plan_batch(
     is_offline: bool = False,
     masks: GuideMasks | None = None,
     num_sharing: int = 1,
+    mini_batches: Sequence[NDArray[np.bool_]] = (),
 ) -> TrainPlan:
     """Apply the staleness rule, weight the tokens, and cut the batch. `masks`: those of its guided answers.
+
+    `mini_batches`: the samples of each, [S], which together are all of them; none means that the batch is one.
 
     Samples without any advantage get no backward pass, unless KL or entropy needs one or `computes_all`. One in
     MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
@@ -114,21 +122,32 @@ def plan_batch(
     has_gradient = _sums_by_sample((admitted & has_advantage).astype(np.int64), starts) > 0
     has_gradient |= computes_all or algorithm.entropy_coef > 0
     has_gradient |= algorithm.kl_coef > 0 and algorithm.kl_placement is KlPlacement.LOSS
-    scales = token_scales(
-        weights=np.where(admitted, batch.loss_weights, 0.0).astype(np.float64),
-        sample_starts=starts,
-        sample_sessions=batch.sessions,
-        aggregation=algorithm.aggregation,
-        constant=aggregation_constant,
-    )
+    parts = mini_batches or [np.ones(batch.num_samples, dtype=np.bool_)]
+    of_parts = [
+        token_scales(
+            weights=np.where(admitted & part[layout.samples], batch.loss_weights, 0.0).astype(np.float64),
+            sample_starts=starts,
+            sample_sessions=batch.sessions,
+            aggregation=algorithm.aggregation,
+            constant=aggregation_constant,
+        )
+        for part in parts
+    ]
     computed, flat = (num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient
     measured = _every_few(flat, batch.header.number)
     oldest = lags.oldest[(num_admitted > 0) & (not is_offline)]
     marked = _Marked(
-        batch=batch, layout=layout, admitted=admitted, scales=scales, masks=masks, num_sharing=num_sharing
+        batch=batch,
+        layout=layout,
+        admitted=admitted,
+        scales=np.sum(of_parts, axis=0),
+        masks=masks,
+        num_sharing=num_sharing,
     )
     return TrainPlan(
-        micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),
+        mini_batches=[
+            _micro_batches(marked, computed & part, micro_batch_tokens, is_tree=is_tree) for part in parts
+        ],
         measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
         measured_weight=float(num_admitted[flat].sum() / num_admitted[measured].sum()) if flat.any() else 0.0,
         num_tokens=len(batch.token_ids),

@@ -1,17 +1,20 @@
 """Cutting a batch into micro-batches loses and doubles nothing."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.mini_batches import mini_batches_cut
 from seamlessflow_workers.train.step.micro_batches import (
     MEASURED_STRIDE,
     MicroBatch,
@@ -33,6 +36,7 @@ def plan(
     max_staleness: int = 0,
     is_tree: bool = False,
     is_offline: bool = False,
+    mini_batches: Sequence[NDArray[np.bool_]] = (),
     **options: object,
 ) -> TrainPlan:
     return plan_batch(
@@ -45,6 +49,7 @@ def plan(
         micro_batch_tokens=micro_batch_tokens,
         is_tree=is_tree,
         is_offline=is_offline,
+        mini_batches=mini_batches,
     )
 
 
@@ -285,3 +290,23 @@ def test_ranks_compute_every_micro_batch_once_and_equally_many(
 def test_trees_are_refused_by_a_trainer_of_branches() -> None:
     with pytest.raises(ValueError, match="contains trees"):
         plan(make_tree_batch(1))
+
+
+@given(
+    seed=st.integers(0, 500),
+    num_mini_batches=st.integers(1, 4),
+    aggregation=st.sampled_from(["token_mean", "sequence_mean"]),
+)
+def test_each_mini_batch_has_a_loss_of_its_own(seed: int, num_mini_batches: int, aggregation: str) -> None:
+    """Its weights add up to one, and the tokens of all together are those of the batch."""
+    batch = make_batch(seed)
+    batch = dataclasses.replace(batch, groups=(np.arange(10) // 2).astype(np.int32))
+    parts = mini_batches_cut(batch.groups, num_mini_batches, seed=seed, batch_number=1)
+    result = plan(batch, mini_batches=parts, aggregation=aggregation)
+    for micro_batches, part in zip(result.mini_batches, parts, strict=True):
+        tokens = np.flatnonzero((batch.loss_mask != 0) & part[batch.layout.samples])
+        places = np.concatenate([np.empty(0, np.int64), *(micro.places for micro in micro_batches)])
+        assert sorted(places.tolist()) == tokens.tolist()
+        if len(tokens):
+            assert sum(float(micro.loss_weights.sum()) for micro in micro_batches) == pytest.approx(1.0)
+    assert result.num_trained_tokens == sum(len(micro.places) for micro in result.micro_batches)
