@@ -41,6 +41,7 @@ class ReferenceSequence:
     advantages: Sequence[float]
     is_trained: Sequence[bool]
     reference_logprobs: Sequence[float] | None = None
+    proximal_logprobs: Sequence[float] | None = None  # those of the weights at the start of the batch
     entropies: Sequence[float] | None = None
 
 
@@ -57,8 +58,8 @@ def reference_loss(
     *,
     aggregation_constant: float = 1.0,
 ) -> ReferenceLoss:
-    """Return the loss over the trained tokens of a batch. Under `proximal: current` the logprobs are also the proximal
-    ones."""
+    """Return the loss over the trained tokens of a mini-batch. Under `proximal: current`, sequences without
+    `proximal_logprobs` are those of the first mini-batch of a batch: their logprobs are also the proximal ones."""
     counts: Counter[int] = Counter()
     for sequence in sequences:
         counts[sequence.session] += sum(sequence.is_trained)
@@ -84,8 +85,10 @@ def _sequence_loss(
     trained = [t for t, is_trained in enumerate(sequence.is_trained) if is_trained]
     num_tokens = len(sequence.logprobs)
     gradient, entropy_gradient, value = [0.0] * num_tokens, [0.0] * num_tokens, 0.0
-    is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
-    proximal = sequence.logprobs if is_current else sequence.behaviour_logprobs
+    if algorithm.off_policy.proximal is ProximalPolicy.BEHAVIOUR:
+        proximal = sequence.behaviour_logprobs
+    else:
+        proximal = sequence.proximal_logprobs or sequence.logprobs
     log_ratios = {t: sequence.logprobs[t] - proximal[t] for t in trained}
     weights = _importance_weights(
         {t: proximal[t] - sequence.behaviour_logprobs[t] for t in trained}, algorithm

@@ -2,7 +2,7 @@
 
 It takes logprobs (and entropies) of the trained tokens of a micro-batch and data about them, with the denominators
 already folded into advantages and weights (`core.algorithms.aggregation`). It returns a scalar: this micro-batch's
-share of the whole batch's loss. The shares of all micro-batches of all ranks add up to that loss.
+share of its mini-batch's loss. The shares of all micro-batches of all ranks add up to that loss.
 
 A token that belongs to several branches (a tree's shared node) carries the sums of its positive and its negative parts:
 for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact, whereas a single advantage would not be.
@@ -41,6 +41,9 @@ class TokenTerms:
     num_sequences: int
     is_current: Tensor  # bool: sampled by exactly the weights that are being trained
     reference_logprobs: Tensor | None = None
+    start_logprobs: Tensor | None = (
+        None  # of the weights at the start of the batch; None: of the ones being trained
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,7 @@ def policy_loss(
     logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection, *, entropies: Tensor | None = None
 ) -> LossParts:
     """Return this share of the loss. `entropies` [N] carry a gradient and are needed only with entropy_coef."""
-    is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
-    # A batch is one optimizer step, so the logprobs of the weights that it starts from are those of this pass.
-    proximal = logprobs.detach() if is_current else terms.behaviour_logprobs
+    proximal = _proximal_logprobs(logprobs, terms, algorithm)
     log_ratio = bounded(_by_level(logprobs - proximal, terms, algorithm.ratio))
     with torch.no_grad():
         log_weights = proximal - terms.behaviour_logprobs
@@ -82,6 +83,13 @@ def policy_loss(
         kept=kept,
         kl_reference=None if kl is None else kl.detach(),
     )
+
+
+def _proximal_logprobs(logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection) -> Tensor:
+    if algorithm.off_policy.proximal is ProximalPolicy.BEHAVIOUR:
+        return terms.behaviour_logprobs
+    # In the first optimizer step of a batch, the logprobs of the weights that it starts from are those of this pass.
+    return logprobs.detach() if terms.start_logprobs is None else terms.start_logprobs
 
 
 def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
