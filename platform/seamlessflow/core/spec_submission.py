@@ -12,6 +12,7 @@ from seamlessflow.core.extensions.checks import name_problems, option_problems, 
 from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.spec_problems import SpecProblem
+from seamlessflow.core.training.mini_batches import mini_batch_problems
 
 
 def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None = None) -> JobSpec:
@@ -29,8 +30,11 @@ def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None 
         *unknown,
         *(
             SpecProblem(field=f"algorithm.{field}", detail=detail)
-            for field, detail in ineffective_options(spec.algorithm)
+            for field, detail in ineffective_options(
+                spec.algorithm, num_steps_per_update=spec.train.num_steps_per_update
+            )
         ),
+        *mini_batch_problems(spec),
     ]
     if extensions is not None and not unknown:
         problems += option_problems(spec, extensions)

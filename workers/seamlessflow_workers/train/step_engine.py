@@ -1,4 +1,4 @@
-"""What the trainer asks of the engine that computes: it takes a batch, makes one optimizer step and returns weights.
+"""What the trainer asks of the engine that computes: it takes a batch, makes its optimizer steps and returns weights.
 
 `step.engine.TrainEngine` computes with DeepSpeed; anything that implements this protocol can take its place. This
 module does not import torch.
@@ -24,7 +24,8 @@ class StepEngine(Protocol):
     """Not thread-safe: the trainer calls it from one thread."""
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
-        """Train on a batch as step number `optimizer_step` (from 1); `step_version` is the version before it."""
+        """Train on a batch with `train.num_steps_per_update` optimizer steps, of which `optimizer_step` (from 1) is the
+        number of the first; `step_version` is the version before it."""
         ...
 
     @property

@@ -220,11 +220,11 @@ class Trainer:
         self._report(Doing(state=LedgerState.TRAINING))
         self._ahead_lease(client)
         before = self._progress
-        optimizer_step = before.optimizer_step + 1
+        first_step = before.optimizer_step + 1
         self.is_stepping = True
         try:
             step = self._off_loop(
-                lambda: self._engine.step(batch, step_version=before.version, optimizer_step=optimizer_step)
+                lambda: self._engine.step(batch, step_version=before.version, optimizer_step=first_step)
             )
             metrics = await self._steps.wait(step)
         finally:
@@ -232,7 +232,7 @@ class Trainer:
         self._progress = Progress(
             batch_number=batch.header.number,
             version=before.version + 1,
-            optimizer_step=optimizer_step,
+            optimizer_step=before.optimizer_step + self._spec.train.num_steps_per_update,
             metrics={**_finite(metrics), "train/lease_wait_s": lease_wait_s},
         )
         self._checkpoint_uri = None

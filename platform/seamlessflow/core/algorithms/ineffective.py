@@ -14,13 +14,13 @@ from seamlessflow.core.algorithms.options import (
 from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
-def ineffective_options(section: AlgorithmSection) -> list[tuple[str, str]]:
+def ineffective_options(section: AlgorithmSection, *, num_steps_per_update: int) -> list[tuple[str, str]]:
     """Return (field within the section, what to do instead) for each option without effect."""
-    return [(field, detail) for is_so, field, detail in _findings(section) if is_so]
+    return [(field, detail) for is_so, field, detail in _findings(section, num_steps_per_update) if is_so]
 
 
-def _findings(section: AlgorithmSection) -> list[tuple[bool, str, str]]:
-    is_current = section.off_policy.proximal is ProximalPolicy.CURRENT
+def _findings(section: AlgorithmSection, num_steps_per_update: int) -> list[tuple[bool, str, str]]:
+    is_current = section.off_policy.proximal is ProximalPolicy.CURRENT and num_steps_per_update == 1
     is_weighted = section.off_policy.importance is not ImportanceRule.NONE
     is_kl_loss = section.kl_coef > 0 and section.kl_placement is KlPlacement.LOSS
     return [
@@ -29,8 +29,8 @@ def _findings(section: AlgorithmSection) -> list[tuple[bool, str, str]]:
             "off_policy.proximal",
             (
                 "'current' makes every ratio 1, because a batch is one optimizer step, so clip_low and clip_high "
-                "have no effect; accepted: off_policy.importance 'truncate' or 'mask', objective 'policy_gradient', or "
-                "proximal 'behaviour'"
+                "have no effect; accepted: train.minibatches or train.epochs above 1, off_policy.importance 'truncate' "
+                "or 'mask', objective 'policy_gradient', or proximal 'behaviour'"
             ),
         ),
         (
@@ -38,7 +38,8 @@ def _findings(section: AlgorithmSection) -> list[tuple[bool, str, str]]:
             "dual_clip",
             (
                 f"the bound {section.dual_clip} has no effect, because off_policy.proximal 'current' makes every ratio "
-                "1; leave dual_clip out, or set off_policy.proximal to 'behaviour'"
+                "1; leave dual_clip out, set train.minibatches or train.epochs above 1, or set off_policy.proximal to "
+                "'behaviour'"
             ),
         ),
         (

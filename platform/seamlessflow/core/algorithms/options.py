@@ -90,8 +90,8 @@ class KlPlacement(StrEnum):
 
 class ProximalPolicy(StrEnum):
     """The policy that the ratio is taken against. behaviour: the sampler's recorded logprobs.
-    current: the weights at the start of the step; the ratio of those weights to the sampler is then
-    a constant importance weight (decoupled PPO)."""
+    current: the weights at the start of the batch, whose logprobs the trainer computes; the ratio of
+    those weights to the sampler is then a constant importance weight (decoupled PPO)."""
 
     BEHAVIOUR = "behaviour"
     CURRENT = "current"

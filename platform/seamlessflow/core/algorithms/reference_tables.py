@@ -67,6 +67,8 @@ SOURCES: Mapping[str, str] = {
     "train.weight_decay": "AdamW 1711.05101",
     "train.max_grad_norm": OURS,
     "train.warmup_updates": OURS,
+    "train.minibatches": "PPO 1707.06347, DAPO 2503.14476, GSPO 2507.18071, AReaL 2505.24298",
+    "train.epochs": "PPO 1707.06347",
 }
 _OF_TRAIN = tuple(name.removeprefix("train.") for name in SOURCES if name.startswith("train."))
 

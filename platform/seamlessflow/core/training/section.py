@@ -85,8 +85,8 @@ class TrainSection(SpecSection):
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """Maximum gradient norm over all weights; a larger gradient is scaled down to it."""
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Number of updates over which the learning rate rises linearly to its value; it then stays
-    constant."""
+    """Number of updates over which the learning rate rises linearly to its value, with each optimizer step; it then
+    stays constant."""
     continue_from: Annotated[str, Field(max_length=64)] | None = None
     """A job of the same project, which has ended or is paused, to continue from its newest checkpoint (`job_01h…`),
     with the state of its optimizer. The model, its number format, the adapter and the number of training processes
@@ -106,6 +106,11 @@ class TrainSection(SpecSection):
     freeze_router: bool = False
     """Keep the routers of a mixture-of-experts model as they are: training then changes what experts compute, but not
     the rule by which tokens are sent to them. There is no auxiliary loss that balances experts."""
+    minibatches: Annotated[int, Field(ge=1, le=65_536)] = 1
+    """Number of parts into which each batch is cut, with one optimizer step for each. The parts consist of whole
+    groups. A batch still makes one version."""
+    epochs: Annotated[int, Field(ge=1, le=100)] = 1
+    """Number of passes over each batch. An update has `minibatches` × `epochs` optimizer steps."""
     objective: TrainObjective = TrainObjective.ONCE
     """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
     (`by_leaves`)."""
@@ -159,6 +164,11 @@ class TrainSection(SpecSection):
                 "an adapter leaves experts as they are, so there is nothing to spread; leave lora or this out",
             ),
         ]
+
+    @property
+    def num_steps_per_update(self) -> int:
+        """Return the number of optimizer steps for which the learning rate counts one batch."""
+        return self.minibatches * self.epochs
 
     @model_validator(mode="before")
     @classmethod

@@ -24,7 +24,7 @@ def test_it_publishes_each_batch_once_in_the_stated_time(
     make_model(tmp_path / "model")
     planes = Planes(num_updates=NUM_UPDATES, flat_batches=frozenset())
     planes.start()
-    spec = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=2)
+    spec = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=2, minibatches=2, epochs=2)
     trainer = TrainerProcess(tmp_path, planes, spec, module="tests.fakes.paced_trainer")
     try:
         trainer.receive_until(Ready)
@@ -36,6 +36,7 @@ def test_it_publishes_each_batch_once_in_the_stated_time(
 
     assert ended.reason == "the job has all its updates"
     assert [p.batch_number for p in planes.publications.values()] == [1, 2, 3]
+    assert [p.optimizer_step for p in planes.publications.values()] == [4, 8, 12]
     for publication in planes.publications.values():
         stated_s = TOKEN_S * publication.metrics["train/num_trained_tokens"]
         assert publication.metrics["train/step_s"] >= stated_s > 0

@@ -1,4 +1,4 @@
-"""The DeepSpeed engine behind the trainer: it takes a batch, makes one optimizer step and returns metrics.
+"""The DeepSpeed engine behind the trainer: it takes a batch, makes its optimizer steps and returns metrics.
 
 It runs on CUDA with NCCL, else on the CPU with gloo. Learning rate and step depend only on the batch number, so the
 same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters and the
@@ -6,8 +6,7 @@ optimizer untouched, and so does one whose gradient is not finite.
 """
 
 import copy
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ import torch
 from torch import Tensor
 
 from seamlessflow.core.algorithms.kl_shaping import kl_estimates
+from seamlessflow.core.algorithms.options import ProximalPolicy
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
+from seamlessflow.core.batching.mini_batches import mini_batches_cut
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
@@ -33,13 +34,14 @@ from seamlessflow_workers.train.step.metrics import (
     mask_metrics,
     speeds,
     statistics_of_all_ranks,
-    update_metrics,
 )
 from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.step.offload import StatesMover
+from seamlessflow_workers.train.step.optimizer_step import Share
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
+from seamlessflow_workers.train.step.updates import Updates
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
@@ -88,10 +90,18 @@ class TrainEngine:
         self._engine.checkpoint_engine = SafeCheckpointFiles()
         self._published = PublishedTensors(policy, folder_shapes(model_path))
         self._mover = StatesMover(self._engine, self._reference, self._device)
+        self._updates = Updates(
+            spec,
+            self._engine,
+            self._optimizer,
+            self._device,
+            loss=self._loss,
+            logprobs=self._logprobs,
+        )
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
-        """Train on a batch as step number `optimizer_step` (from 1); `step_version` is the version before it."""
-        if self._spec.train.lora and self._spec.train.lora.dropout:
+        """Train on a batch, from step number `optimizer_step` (from 1) on; `step_version` is the version before it."""
+        if self._has_dropout:
             # Dropout depends only on the step, so a resumed trainer drops the same.
             torch.manual_seed(hash((self._spec.seed, optimizer_step, torch.distributed.get_rank())))
         watch = Stopwatch()
@@ -104,19 +114,22 @@ class TrainEngine:
                 with watch.part("reference"):
                     batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version, masks)
             plan = self._plan(batch, step_version, masks)
-            learning_rate = self._set_learning_rate(optimizer_step)
             statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
             with watch.part("measure"):
                 self._measure(plan, batch.header.temperature, step_version, statistics)
-            grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
+            mini_batches = [self._own(micro_batches) for micro_batches in plan.mini_batches]
+            update = self._updates.make(
+                mini_batches, batch.header, step_version, optimizer_step, statistics, watch
+            )
+        num_steps = self._spec.train.num_steps_per_update
         return {
             **batch_metrics(batch, plan),
             **({} if masks is None else mask_metrics(batch, masks)),
             **statistics_of_all_ranks(statistics, self._device).metrics(),
             **kl,
-            **speeds(plan, watch),
-            **({} if grad_norm is None else update_metrics(grad_norm)),
-            "train/learning_rate": learning_rate,
+            **speeds(plan, watch, num_epochs=self._spec.train.epochs),
+            **update,
+            "train/learning_rate": self._updates.learning_rate(optimizer_step + num_steps - 1),
             **{f"train/{name}_s": seconds for name, seconds in watch.seconds.items()},
         }
 
@@ -166,13 +179,6 @@ class TrainEngine:
         reference = copy.deepcopy(policy).to(self._device)
         return reference.requires_grad_(False)
 
-    def _set_learning_rate(self, optimizer_step: int) -> float:
-        train = self._spec.train
-        learning_rate = train.learning_rate * min(1.0, optimizer_step / max(1, train.warmup_updates))
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        return learning_rate
-
     def _plan(
         self, batch: Batch, step_version: int, masks: GuideMasks | None, *, computes_all: bool = False
     ) -> TrainPlan:
@@ -187,6 +193,12 @@ class TrainEngine:
             is_offline=self._spec.data.is_offline,
             masks=masks,
             num_sharing=self._forward.group.size,
+            mini_batches=mini_batches_cut(
+                batch.groups,
+                self._spec.train.minibatches,
+                seed=self._spec.seed,
+                batch_number=batch.header.number,
+            ),
         )
 
     @torch.no_grad()
@@ -198,14 +210,9 @@ class TrainEngine:
         Groups that are solved or hopeless have no advantages, and their entropy differs from that of the others.
         Without them the means would describe only tasks about which the policy is still unsure.
         """
-        for micro_batch, counts in self._forward.share(plan.measured):
-            self._loss(
-                micro_batch,
-                temperature,
-                step_version,
-                statistics if counts else None,
-                weight=plan.measured_weight,
-            )
+        record = partial(statistics.add, weight=plan.measured_weight)
+        for share in self._own(plan.measured):
+            self._loss(share, temperature=temperature, version=step_version, records=[record])
 
     def _kl_into_rewards(
         self, batch: Batch, step_version: int, masks: GuideMasks | None
@@ -235,55 +242,25 @@ class TrainEngine:
                 logprobs, _ = self._forward(self._engine.module, micro_batch, temperature)
         return logprobs
 
-    def _train(
-        self,
-        plan: TrainPlan,
-        temperature: float,
-        step_version: int,
-        statistics: StepStatistics,
-        watch: Stopwatch,
-    ) -> float | None:
-        """Make one optimizer step over all micro-batches.
+    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[Share]:
+        """Return this rank's share. All ranks get equally many, since they gather partitioned weights together."""
+        return [Share(*own) for own in self._forward.share(micro_batches)]
 
-        Returns the gradient's norm before clipping; None without micro-batches. If it is not finite, the step was
-        skipped.
-        """
-        grad_norm = None
-        num_ranks = torch.distributed.get_world_size()
-        own = self._forward.share(plan.micro_batches)
-        for number, (micro_batch, counts) in enumerate(own, start=1):
-            is_last = number == len(own)
-            self._engine.set_gradient_accumulation_boundary(is_last)
-            with watch.part("forward"):
-                loss = self._loss(micro_batch, temperature, step_version, statistics if counts else None)
-            with watch.part("backward"):
-                # DeepSpeed averages over all ranks, but the gradient of a batch is the sum of what they contribute:
-                # their own micro-batches, or their own tokens of those that they share.
-                self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
-            with watch.part("optimizer"):
-                if is_last and self._is_plain:
-                    grad_norm = self._plain_grad_norm()
-                    if not math.isfinite(grad_norm):
-                        self._engine.zero_grad()
-                        self._engine.set_gradient_accumulation_boundary(False)
-                self._engine.step()
-        if plan.micro_batches and grad_norm is None:
-            grad_norm = float(self._engine.get_global_grad_norm())
-        return grad_norm
+    def _logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
+        logprobs, _ = self._forward(self._engine, micro_batch, temperature)
+        return logprobs
 
     def _loss(
-        self,
-        micro_batch: MicroBatch,
-        temperature: float,
-        step_version: int,
-        statistics: StepStatistics | None,
-        *,
-        weight: float = 1.0,
+        self, share: Share, *, temperature: float, version: int | None, records: Sequence[Callable[..., None]]
     ) -> Tensor:
-        tensor = self._forward.tensor
-        reference_logprobs = None
-        if self._spec.algorithm.needs_reference and not self._spec.algorithm.is_kl_in_reward:
-            reference_logprobs = self._reference_logprobs(micro_batch, temperature)
+        """Return the loss of a micro-batch, and pass its statistics on if it counts.
+
+        `version` is that of the weights, if they are exactly those of a version. Tokens for which an earlier pass has
+        found the mismatch with the sampler are not asked again.
+        """
+        tensor, micro_batch, algorithm = self._forward.tensor, share.micro_batch, self._spec.algorithm
+        if algorithm.needs_reference and not algorithm.is_kl_in_reward and share.reference_logprobs is None:
+            share.reference_logprobs = self._reference_logprobs(micro_batch, temperature)
         logprobs, entropies = self._forward(self._engine, micro_batch, temperature)
         terms = TokenTerms(
             behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),
@@ -292,22 +269,32 @@ class TrainEngine:
             loss_weights=tensor(micro_batch.loss_weights),
             sequences=tensor(micro_batch.sequences),
             num_sequences=micro_batch.num_sequences,
-            is_current=tensor(micro_batch.versions) == step_version,
-            reference_logprobs=reference_logprobs,
+            is_current=_is_of(
+                tensor(micro_batch.versions), version if share.start_logprobs is None else None
+            ),
+            reference_logprobs=share.reference_logprobs,
+            start_logprobs=share.start_logprobs,
         )
-        parts = policy_loss(logprobs, terms, self._spec.algorithm, entropies=entropies)
-        if statistics is not None:
-            statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts, weight=weight)
+        parts = policy_loss(logprobs, terms, algorithm, entropies=entropies)
+        if self._is_decoupled and share.start_logprobs is None:
+            share.start_logprobs = logprobs.detach()  # for the next epoch; this is the batch's first step
+        for record in records if share.counts else ():
+            record(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
         return parts.loss
 
     @property
-    def _is_plain(self) -> bool:
-        """Whether it is ZeRO 0 in float32, where DeepSpeed neither keeps nor checks the gradient's norm."""
-        return self._spec.train.zero_stage == 0 and self._spec.model.dtype is Dtype.FLOAT32
+    def _is_decoupled(self) -> bool:
+        """Whether ratios are taken against the weights at the start of the batch."""
+        return self._spec.algorithm.off_policy.proximal is ProximalPolicy.CURRENT
 
-    def _plain_grad_norm(self) -> float:
-        gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
-        return float(torch.nn.utils.get_total_norm(gradients))
+    @property
+    def _has_dropout(self) -> bool:
+        lora = self._spec.train.lora
+        return lora is not None and lora.dropout > 0
+
+
+def _is_of(versions: Tensor, version: int | None) -> Tensor:
+    return versions == version if version is not None else torch.zeros_like(versions, dtype=torch.bool)
 
 
 def _optimizer_of(policy: Policy, spec: JobSpec) -> dict[str, Any]:

@@ -7,7 +7,7 @@ docs/metrics.md. A statistic is absent, not zero, if no token contributed to it.
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -85,17 +85,31 @@ def _advantage_metrics(batch: Batch) -> dict[str, float]:
     }
 
 
-def update_metrics(grad_norm: float) -> dict[str, float]:
-    """Return the metrics of the norm before clipping. If it is not finite, the update was skipped."""
-    is_skipped = not math.isfinite(grad_norm)
-    if is_skipped:
-        logger.warning("the gradient is not finite (norm %s); weights and optimizer are unchanged", grad_norm)
-    return {"train/grad_norm": grad_norm, "train/update_skipped": float(is_skipped)}
+def update_metrics(grad_norms: Sequence[float]) -> dict[str, float]:
+    """Return the metrics of each optimizer step's norm before clipping. If one is not finite, its step was skipped."""
+    if not grad_norms:
+        return {}
+    finite = [norm for norm in grad_norms if math.isfinite(norm)]
+    for norm in grad_norms:
+        if not math.isfinite(norm):
+            logger.warning("a gradient is not finite (norm %s); weights and optimizer are unchanged", norm)
+    return {
+        "train/grad_norm": float(np.mean(finite or grad_norms)),
+        "train/update_skipped": 1.0 - len(finite) / len(grad_norms),
+        "train/num_optimizer_steps": float(len(finite)),
+    }
 
 
-def speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
+def last_step_metrics(statistics: "StepStatistics") -> dict[str, float]:
+    """Return how far the policy has gone in the last of several optimizer steps of a batch."""
+    metrics = statistics.metrics()
+    names = {"train/clip_fraction": "train/clip_fraction_last", "train/kl_start": "train/kl_start_last"}
+    return {last: metrics[name] for name, last in names.items() if name in metrics}
+
+
+def speeds(plan: TrainPlan, watch: Stopwatch, *, num_epochs: int) -> dict[str, float]:
     """Return computed tokens per second, of the step and of its parts."""
-    num_inputs = sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
+    num_inputs = num_epochs * sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
     if not num_inputs:
         return {}
     parts = {name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)}
@@ -107,7 +121,7 @@ def speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
 
 @dataclass(slots=True)
 class StepStatistics:
-    """Sums over the micro-batches of one step."""
+    """Sums over the micro-batches of a batch, or of one of its optimizer steps."""
 
     algorithm: AlgorithmSection
     has_sampler: bool = (
@@ -129,8 +143,14 @@ class StepStatistics:
         terms: TokenTerms,
         parts: LossParts,
         weight: float = 1.0,
+        loss_weight: float = 1.0,
+        current_weight: float | None = None,
     ) -> None:
-        """Add a micro-batch; all tensors are [N]. Each token counts `weight` times, but its loss once."""
+        """Add a micro-batch; all tensors are [N].
+
+        Each token counts `weight` times, but its loss `loss_weight` times, and its mismatch, if the sampler had
+        exactly the weights of this pass, `current_weight` times (default: `weight`).
+        """
         log_ratio = (logprobs - terms.behaviour_logprobs).double()
         ratio = bounded(log_ratio).exp()
         sums = {
@@ -147,11 +167,14 @@ class StepStatistics:
         }
         if parts.kl_reference is not None:
             sums["kl_reference"] = parts.kl_reference.double().sum()
+        if terms.start_logprobs is not None:
+            from_start = (logprobs - terms.start_logprobs).double()
+            sums |= {"kl_start": -from_start.sum(), "kl_start_k3": _k3(from_start).sum()}
         self._accumulate(sums, {"ratio": ratio, "weight": parts.weights}, weight)
-        self.loss += float(parts.loss.detach())
+        self.loss += loss_weight * float(parts.loss.detach())
         self.num_tokens += weight * len(logprobs)
         self.num_sequences += weight * terms.num_sequences
-        self.add_mismatch(log_ratio[terms.is_current], weight)
+        self.add_mismatch(log_ratio[terms.is_current], weight if current_weight is None else current_weight)
 
     @torch.no_grad()
     def add_mismatch(self, log_ratio: Tensor, weight: float = 1.0) -> None:
@@ -228,6 +251,9 @@ class StepStatistics:
             named["train/importance_max"] = self.maxima["weight"]
             named["train/importance_cut_fraction"] = mean["weight_cut"]
             named["train/importance_masked_fraction"] = mean["masked"]
+        if "kl_start" in mean:
+            named["train/kl_start"] = mean["kl_start"]
+            named["train/kl_start_k3"] = mean["kl_start_k3"]
         return named
 
     def _clipped(self, ratios: Tensor, terms: TokenTerms) -> dict[str, Tensor]:

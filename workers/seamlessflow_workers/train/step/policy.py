@@ -71,6 +71,11 @@ class Policy(nn.Module):
                     module.training = True
         return self
 
+    def use_dropout(self, is_used: bool) -> None:
+        """Switch the dropout that the job asked for on or off."""
+        for dropout in self.adapter.dropouts() if self.adapter else ():
+            dropout.training = is_used
+
     def forward(
         self,
         token_ids: Tensor,

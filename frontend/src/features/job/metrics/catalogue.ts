@@ -45,6 +45,7 @@ const RECIPES: readonly Recipe[] = [
     lines: [
       ["train/kl_behaviour", "KL(behaviour‖π)"],
       ["train/kl_reference", "KL to the initial model"],
+      ["train/kl_start", "KL(start of the batch‖π)"],
     ],
   },
   { title: "Gradient norm", note: "before clipping", lines: [["train/grad_norm", "norm"]] },
@@ -63,6 +64,7 @@ const RECIPES: readonly Recipe[] = [
     lines: [
       ["train/clip_fraction_low", "lower bound"],
       ["train/clip_fraction_high", "upper bound"],
+      ["train/clip_fraction_last", "any bound, last step of the batch"],
     ],
   },
   {

@@ -58,8 +58,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "reinforce": {"name": "rloo", "objective": "policy_gradient", "ratio": "token", "kl_coef": 0.0},
 }
 
+DECOUPLED = [name for name, options in VARIANTS.items() if "off_policy" in options]
 
-def terms_of(batch: RandomSequences, algorithm: AlgorithmSection, samples: slice) -> tuple[TokenTerms, Any]:
+
+def terms_of(
+    batch: RandomSequences, algorithm: AlgorithmSection, samples: slice, *, is_first: bool = True
+) -> tuple[TokenTerms, Any]:
     """The trained tokens of some samples as a micro-batch, and where they are."""
     spans = batch.spans()[samples]
     places = np.concatenate([np.arange(span.start, span.stop)[batch.is_trained[span]] for span in spans])
@@ -75,21 +79,28 @@ def terms_of(batch: RandomSequences, algorithm: AlgorithmSection, samples: slice
         num_sequences=len(spans),
         is_current=torch.ones(len(places), dtype=torch.bool),
         reference_logprobs=torch.from_numpy(batch.reference[places]) if algorithm.needs_reference else None,
+        start_logprobs=None if is_first else torch.from_numpy(batch.start[places]),
     )
     return terms, places
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_value_and_gradient_equal_the_oracle_whatever_the_micro_batches(variant: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    "variant,is_first",
+    [*((variant, True) for variant in VARIANTS), *((variant, False) for variant in DECOUPLED)],
+)
+def test_value_and_gradient_equal_the_oracle_whatever_the_micro_batches(
+    variant: str, is_first: bool, seed: int
+) -> None:
     algorithm = AlgorithmSection.model_validate(VARIANTS[variant])
     batch = random_sequences(seed)
-    oracle = reference_loss(batch.sequences(), algorithm, aggregation_constant=CONSTANT)
+    sequences = batch.sequences(is_first=is_first)
+    oracle = reference_loss(sequences, algorithm, aggregation_constant=CONSTANT)
     logprobs = torch.from_numpy(batch.logprobs).requires_grad_()
     entropies = torch.from_numpy(batch.entropies).requires_grad_()
     total = 0.0
     for samples in (slice(0, 1), slice(1, 6), slice(6, 12)):
-        terms, places = terms_of(batch, algorithm, samples)
+        terms, places = terms_of(batch, algorithm, samples, is_first=is_first)
         loss = policy_loss(logprobs[places], terms, algorithm, entropies=entropies[places]).loss
         loss.backward()
         total += float(loss.detach())
@@ -222,6 +233,27 @@ def test_statistics_tell_what_the_importance_rule_cut_and_masked() -> None:
     assert metrics["train/importance_cut_fraction"] == 0.25
     assert metrics["train/importance_masked_fraction"] == 0.5
     assert metrics["train/clip_fraction"] == 0.0  # the ratio is against the weights of the step itself
+
+
+def test_how_far_the_policy_went_since_the_start_of_the_batch_is_a_mean_over_all_its_tokens() -> None:
+    algorithm = AlgorithmSection.model_validate({"off_policy": {**CURRENT, "importance": "truncate"}})
+    batch = random_sequences(0)
+    statistics = StepStatistics(algorithm)
+    from_start = []
+    for samples, is_first in ((slice(0, 4), True), (slice(4, 12), False)):
+        terms, places = terms_of(batch, algorithm, samples, is_first=is_first)
+        logprobs = torch.from_numpy(batch.logprobs[places])
+        parts = policy_loss(logprobs, terms, algorithm)
+        statistics.add(
+            logprobs=logprobs,
+            entropies=torch.zeros_like(logprobs),
+            terms=terms,
+            parts=parts,
+            weight=0.5,
+            loss_weight=0.25,
+        )
+        from_start.append((batch.start - batch.logprobs)[places] * (not is_first))
+    assert statistics.metrics()["train/kl_start"] == pytest.approx(np.concatenate(from_start).mean())
 
 
 def test_statistics_without_a_token_are_absent_not_zero() -> None:
