@@ -62,6 +62,12 @@ def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origi
             raise field_error(
                 field, f"{new!r} differs from {old!r} of the job to continue; accepted: the same"
             )
+    if spec.algorithm.needs_critic and not job.resolved_spec.algorithm.needs_critic:
+        raise field_error(
+            "algorithm.advantage",
+            "'gae' needs the critic of the job to continue, but that job had none; accepted: another advantage, or a "
+            "job with 'gae' to continue",
+        )
     return _newest(job)
 
 

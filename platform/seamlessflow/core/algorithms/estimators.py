@@ -65,6 +65,13 @@ class ImitationEstimator(_WithinGroup):
         return (rewards >= self.min_reward).astype(np.float64)
 
 
+class CriticEstimator(_WithinGroup):
+    """Gives each session its reward: the trainer replaces it, because only its critic knows what was to be expected."""
+
+    def of_group(self, rewards: Floats) -> Floats:
+        return rewards
+
+
 @dataclass(frozen=True, slots=True)
 class BatchEstimator:
     """Normalises over the tokens of the batch: a session counts as often as it has trained tokens."""
@@ -93,6 +100,8 @@ def built_in_estimator(
             return BatchEstimator(has_baseline=True)
         case AdvantageEstimator.ONE:
             return ImitationEstimator(sft_min_reward)
+        case AdvantageEstimator.GAE:
+            return CriticEstimator()
         case AdvantageEstimator.MODE_AWARE:
             raise ValueError("mode-aware advantages differ within a session; use mode_aware_advantages")
 

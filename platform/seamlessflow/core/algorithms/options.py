@@ -21,6 +21,7 @@ class AlgorithmName(StrEnum):
     REINFORCE_PLUS_PLUS_BASELINE = "reinforce_plus_plus_baseline"
     SRPO = "srpo"
     STEP_SRPO = "step_srpo"
+    PPO = "ppo"
     SFT = "sft"
 
 
@@ -28,7 +29,8 @@ class AdvantageEstimator(StrEnum):
     """group: the reward relative to the group's mean. leave_one_out: relative to the mean of the group's other
     sessions. batch: normalised over the whole batch. batch_with_baseline: minus the group's mean, then normalised over
     the whole batch. mode_aware: one advantage for the judge span, another for the answer span. one: 1 for every token
-    (likelihood). Any other name is an estimator that the operator has installed."""
+    (likelihood). gae: generalised advantage estimation with the values of a critic, whitened over the batch. Any other
+    name is an estimator that the operator has installed."""
 
     GROUP = "group"
     LEAVE_ONE_OUT = "leave_one_out"
@@ -36,6 +38,7 @@ class AdvantageEstimator(StrEnum):
     BATCH_WITH_BASELINE = "batch_with_baseline"
     MODE_AWARE = "mode_aware"
     ONE = "one"
+    GAE = "gae"
 
 
 class AdvantageNorm(StrEnum):

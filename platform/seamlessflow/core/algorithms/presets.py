@@ -119,6 +119,19 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
                 "overlong": {"rule": "zero_advantage"},
             },
         ),
+        AlgorithmName.PPO: Preset(
+            "arXiv 1707.06347 with a critic, as InstructGPT uses it for language models, arXiv 2203.02155, appendix C: "
+            "no discount, GAE with λ 0.95, whitened advantages, clip 0.2 for ratio and value, KL (k1, 0.02) in the "
+            "reward, learning rate of the critic 9e-6.",
+            {
+                **_GRPO,
+                **_TOKEN_MEAN,
+                "advantage": "gae",
+                "kl_coef": 0.02,
+                "kl_estimator": "k1",
+                "kl_placement": "reward",
+            },
+        ),
         AlgorithmName.SFT: Preset(
             "Maximum likelihood of the stored tokens of sessions that reached `sft_min_reward`.",
             {**_GRPO, **_TOKEN_MEAN, "advantage": "one", "objective": "policy_gradient"},

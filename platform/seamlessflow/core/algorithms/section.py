@@ -97,6 +97,24 @@ class JudgeSection(SpecSection):
     """Whether the answer's advantage is divided by the standard deviation within its mode."""
 
 
+class CriticSection(SpecSection):
+    """Options of the critic, for `advantage: gae`. The critic has the architecture of the policy, begins with its
+    weights, and has an optimizer of its own."""
+
+    learning_rate: Annotated[float, Field(ge=0, le=10)] = 9e-6
+    """Learning rate of the critic's AdamW; its other options are those of `train`, without a warm-up."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount γ of rewards, per sampled token."""
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """λ of generalised advantage estimation: 1 uses the rewards alone, 0 trusts the critic after one token."""
+    value_clip: Annotated[float, Field(gt=0, le=1e9)] | None = 0.2
+    """How far the value of a token may move within a batch before its loss stops pulling it, in units of reward; null:
+    no limit."""
+    warmup_updates: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Number of updates at the beginning of the job in which only the critic learns. They publish the policy unchanged.
+    """
+
+
 class StageSection(SpecSection):
     """One stage of the task curriculum. It ends by its rule or manually; the last stage ends with
     the job."""
@@ -172,6 +190,7 @@ class AlgorithmSection(SpecSection):
     sampling: SamplingSection = SamplingSection()
     overlong: OverlongSection = OverlongSection()
     judge: JudgeSection = JudgeSection()
+    critic: CriticSection = CriticSection()
     stages: list[StageSection] = Field(default_factory=list, max_length=16)
     """Stages of the curriculum, in order; empty: one stage with all tasks."""
 
@@ -201,6 +220,10 @@ class AlgorithmSection(SpecSection):
     @property
     def needs_reference(self) -> bool:
         return self.kl_coef > 0
+
+    @property
+    def needs_critic(self) -> bool:
+        return self.advantage is AdvantageEstimator.GAE
 
     @property
     def staleness_bound(self) -> StalenessBound:
@@ -237,6 +260,10 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             ),
         ),
         (
+            is_sequence and estimator is AdvantageEstimator.GAE,
+            f"ratio: a {section.ratio} ratio needs one advantage per sequence; gae has one per token",
+        ),
+        (
             is_sequence and section.objective is Objective.CISPO,
             "objective: cispo clips a weight per token, so ratio must be 'token'",
         ),
@@ -265,11 +292,20 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             f"kl_placement: 'reward' has no meaning with {estimator} advantages; use 'loss'",
         ),
         (
-            is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
-            "overlong.rule: with KL in the reward the trainer recomputes the advantages; use 'filter' or 'shape'",
+            (is_kl_in_reward or section.needs_critic)
+            and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
+            (
+                "overlong.rule: with KL in the reward or a critic the trainer recomputes the advantages; use 'filter' "
+                "or 'shape'"
+            ),
         ),
         (
-            section.sampling.dynamic and estimator in (*_BATCH_WIDE, AdvantageEstimator.ONE),
+            section.critic != CriticSection() and not section.needs_critic,
+            f"critic: only advantage 'gae' has one, but advantage is {str(estimator)!r}; leave critic out",
+        ),
+        (
+            section.sampling.dynamic
+            and estimator in (*_BATCH_WIDE, AdvantageEstimator.ONE, AdvantageEstimator.GAE),
             (
                 f"sampling.dynamic: groups of equal rewards still teach with {estimator} advantages; only "
                 "advantages relative to the group are zero there"

@@ -186,3 +186,11 @@ def test_a_checkpoint_that_is_deleted_meanwhile_is_refused_as_such(
     monkeypatch.setattr("seamlessflow.runtime.artifacts.shared_folder.os.link", deleted)
     with pytest.raises(ApplicationError, match="deleted in the meantime"):
         cast.job(**continuing(cast, older))
+
+
+def test_a_critic_continues_only_where_there_is_one(cast: Cast) -> None:
+    ppo: dict[str, Any] = {"algorithm": {"name": "ppo"}}
+    field, detail = refusal(cast, **continuing(cast, trained(cast)), **ppo)
+    assert field == "algorithm.advantage"
+    assert "that job had none" in detail
+    assert cast.job(**continuing(cast, trained(cast, **ppo)), **ppo).latest_version == 1

@@ -15,14 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seamlessflow.core.algorithms.advantage import Floats
 from seamlessflow.core.algorithms.kl_shaping import kl_estimates
 from seamlessflow.core.algorithms.options import ProximalPolicy
+from seamlessflow.core.batching.critic_rewards import critic_into_advantages
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.batching.mini_batches import mini_batches_cut
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.expert_ranks import expert_settings, grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
@@ -90,6 +93,7 @@ class TrainEngine:
         self._engine.checkpoint_engine = SafeCheckpointFiles()
         self._published = PublishedTensors(policy, folder_shapes(model_path))
         self._mover = StatesMover(self._engine, self._reference, self._device)
+        self._critic = self._critic_load(model_path) if spec.algorithm.needs_critic else None
         self._updates = Updates(
             spec,
             self._engine,
@@ -97,6 +101,7 @@ class TrainEngine:
             self._device,
             loss=self._loss,
             logprobs=self._logprobs,
+            critic=self._critic,
         )
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
@@ -110,9 +115,16 @@ class TrainEngine:
             with watch.part("masks"):
                 masks = self._mask_maker.masks(batch)
                 batch = batch if masks is None else without_unknown(batch, masks)
+            token_kl = None
             if self._spec.algorithm.is_kl_in_reward:
                 with watch.part("reference"):
-                    batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version, masks)
+                    reference, token_kl = self._reference_kl(batch, step_version, masks)
+                    kl["train/kl_reference"] = _mean(token_kl[batch.loss_mask != 0])
+                    if self._critic is None:
+                        batch = kl_into_rewards(batch, reference, self._spec.algorithm)
+            if self._critic is not None:
+                with watch.part("values"):
+                    batch = self._values_into_advantages(self._critic, batch, step_version, masks, token_kl)
             plan = self._plan(batch, step_version, masks)
             statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
             with watch.part("measure"):
@@ -153,6 +165,8 @@ class TrainEngine:
         self._engine.save_checkpoint(
             str(folder), tag=tag, client_state=client_state, save_latest=False, exclude_frozen_parameters=True
         )
+        if self._critic is not None:
+            self._critic.state_save(folder, tag)
         torch.distributed.barrier()  # complete only when every rank has written its part
 
     def state_load(self, folder: Path, tag: str) -> None:
@@ -163,6 +177,8 @@ class TrainEngine:
         )
         if path is None:
             raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
+        if self._critic is not None:
+            self._critic.state_load(folder, tag)
         torch.set_rng_state(client_state["random_state"]["cpu"].cpu())
         # A checkpoint made on a CPU has none.
         if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
@@ -170,10 +186,18 @@ class TrainEngine:
 
     def offload(self) -> int:
         """Move the states to the host and return the bytes freed. On a CPU there is nothing to do."""
-        return self._mover.take_away() if self._device.type == "cuda" else 0
+        if self._device.type != "cuda":
+            return 0
+        return self._mover.take_away() + (self._critic.offload() if self._critic is not None else 0)
 
     def reload(self) -> None:
         self._mover.bring_back()
+        if self._critic is not None:
+            self._critic.reload()
+
+    def _critic_load(self, model_path: Path) -> Critic:
+        config = _deepspeed_config(self._spec, self._device)
+        return Critic(model_path, self._spec, config=config, device=self._device)
 
     def _freeze(self, policy: Policy) -> Policy:
         reference = copy.deepcopy(policy).to(self._device)
@@ -214,22 +238,40 @@ class TrainEngine:
         for share in self._own(plan.measured):
             self._loss(share, temperature=temperature, version=step_version, records=[record])
 
-    def _kl_into_rewards(
+    def _values_into_advantages(
+        self,
+        critic: Critic,
+        batch: Batch,
+        step_version: int,
+        masks: GuideMasks | None,
+        token_kl: Floats | None,
+    ) -> Batch:
+        """Return the batch with advantages by the critic, which learns from now on what it should have said."""
+        plan = self._plan(batch, step_version, masks)
+        found = critic.values_of(self._own(plan.micro_batches), len(batch.token_ids))
+        values = np.full(len(found), np.nan)
+        for micro_batch in plan.micro_batches:
+            values[micro_batch.places] = found[micro_batch.places]
+        batch, returns = critic_into_advantages(
+            batch,
+            values=values,
+            kl=token_kl,
+            algorithm=self._spec.algorithm,
+            objective=self._spec.train.objective,
+        )
+        critic.begin(values, returns)
+        return batch
+
+    def _reference_kl(
         self, batch: Batch, step_version: int, masks: GuideMasks | None
-    ) -> tuple[Batch, float]:
-        """Return the batch with advantages of the rewards minus KL(sampler ‖ reference), and the mean KL."""
+    ) -> tuple[Floats, Floats]:
+        """Return the reference's logprobs and KL(sampler ‖ reference), [T] each."""
         reference = batch.behaviour_logprobs.astype(np.float64)  # no KL for untrained tokens
         for micro_batch in self._plan(batch, step_version, masks, computes_all=True).micro_batches:
             logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
             reference[micro_batch.places] = logprobs.cpu().double().numpy()
-        trained = batch.loss_mask != 0
-        difference = reference[trained] - batch.behaviour_logprobs[trained]
-        mean = (
-            float(kl_estimates(difference, self._spec.algorithm.kl_estimator).mean())
-            if len(difference)
-            else 0.0
-        )
-        return kl_into_rewards(batch, reference, self._spec.algorithm), mean
+        difference = reference - batch.behaviour_logprobs.astype(np.float64)
+        return reference, kl_estimates(difference, self._spec.algorithm.kl_estimator)
 
     @torch.no_grad()
     def _reference_logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
@@ -291,6 +333,10 @@ class TrainEngine:
     def _has_dropout(self) -> bool:
         lora = self._spec.train.lora
         return lora is not None and lora.dropout > 0
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
 
 
 def _is_of(versions: Tensor, version: int | None) -> Tensor:

@@ -98,9 +98,10 @@ def plan_batch(
 
     `mini_batches`: the samples of each, [S], which together are all of them; none means that the batch is one.
 
-    Samples without any advantage get no backward pass, unless KL or entropy needs one or `computes_all`. One in
-    MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
-    version of this job, so it is never stale. Rows are as long as `num_sharing` ranks can share equally.
+    Samples without any advantage get no backward pass, unless KL, entropy or a critic needs one or `computes_all`. One
+    in MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
+    version of this job, so it is never stale. Rows are as long as `num_sharing` ranks can share
+    equally.
     Raises ValueError if the batch trains a token that nothing predicts, or contains trees while `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
@@ -120,7 +121,7 @@ def plan_batch(
     num_admitted = _sums_by_sample(admitted.astype(np.int64), starts)
     has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
     has_gradient = _sums_by_sample((admitted & has_advantage).astype(np.int64), starts) > 0
-    has_gradient |= computes_all or algorithm.entropy_coef > 0
+    has_gradient |= computes_all or algorithm.entropy_coef > 0 or algorithm.needs_critic
     has_gradient |= algorithm.kl_coef > 0 and algorithm.kl_placement is KlPlacement.LOSS
     parts = mini_batches or [np.ones(batch.num_samples, dtype=np.bool_)]
     of_parts = [

@@ -93,6 +93,20 @@ class Policy(nn.Module):
         model must have been loaded for trees. With `sequence`, the other arguments describe this rank's slice of the
         tokens; the model must have been loaded for that group of ranks.
         """
+        logits = self.logits(token_ids, rows, columns, tree, sequence)
+        return logprobs_and_entropies(
+            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient, masks=masks
+        )
+
+    def logits(
+        self,
+        token_ids: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        tree: TreeBlocks | None,
+        sequence: SequencePass | None = None,
+    ) -> Tensor:
+        """Return what the output head makes of the chosen positions, [N, its width]; arguments as of `forward`."""
         self._positions = (rows, columns)
         structure: dict[str, Any] = {} if tree is None else {"tree": tree}
         if sequence is not None:
@@ -101,9 +115,8 @@ class Policy(nn.Module):
             structure["position_ids"] = _positions(tree, token_ids.device)
         logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         self._positions = None
-        return logprobs_and_entropies(
-            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient, masks=masks
-        )
+        assert isinstance(logits, Tensor)
+        return logits
 
     def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._positions is None:

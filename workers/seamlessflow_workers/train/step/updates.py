@@ -1,4 +1,4 @@
-"""Makes the optimizer steps of a batch: one for each mini-batch and epoch.
+"""Makes the optimizer steps of a batch: one for each mini-batch and epoch, of the policy and of its critic.
 
 It takes one rank's share of each mini-batch and functions that compute loss and logprobs, and returns metrics. Order
 and learning rates depend only on the batch's number, the seed and the number of the first step, so a batch that was cut
@@ -18,6 +18,7 @@ from seamlessflow.core.algorithms.options import ProximalPolicy
 from seamlessflow.core.batching.format import BatchHeader
 from seamlessflow.core.batching.mini_batches import mini_batch_steps
 from seamlessflow.core.job_spec import Dtype, JobSpec
+from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.metrics import (
     StepStatistics,
     Stopwatch,
@@ -52,21 +53,25 @@ class Updates:
         *,
         loss: LossOf,
         logprobs: Callable[[MicroBatch, float], Tensor],
+        critic: Critic | None,
     ) -> None:
         """`engine` is DeepSpeed's, with `optimizer`; `logprobs` takes a micro-batch and a temperature, returns [N]."""
         self._spec, self._engine, self._optimizer, self._device = spec, engine, optimizer, device
-        self._loss, self._logprobs = loss, logprobs
+        self._loss, self._logprobs, self._critic = loss, logprobs, critic
         lora = spec.train.lora
         self._has_dropout = lora is not None and lora.dropout > 0
         self._is_decoupled = spec.algorithm.off_policy.proximal is ProximalPolicy.CURRENT
         # ZeRO 0 in float32, where DeepSpeed neither keeps nor checks the gradient's norm.
         self._is_plain = spec.train.zero_stage == 0 and spec.model.dtype is Dtype.FLOAT32
+        # At the beginning, in which only the critic learns.
+        self._num_critic_steps = spec.algorithm.critic.warmup_updates * spec.train.num_steps_per_update
 
     def learning_rate(self, optimizer_step: int) -> float:
         """Return the policy's learning rate in step number `optimizer_step` (from 1)."""
         train = self._spec.train
         num_warmup_steps = train.warmup_updates * train.num_steps_per_update
-        return train.learning_rate * min(1.0, optimizer_step / max(1, num_warmup_steps))
+        num_steps = max(0, optimizer_step - self._num_critic_steps)
+        return train.learning_rate * min(1.0, num_steps / max(1, num_warmup_steps))
 
     def make(
         self,
@@ -85,7 +90,8 @@ class Updates:
             seed=spec.seed,
             batch_number=header.number,
         )
-        if self._is_decoupled and len(steps) > 1:
+        is_critic_alone = first_step <= self._num_critic_steps
+        if self._is_decoupled and len(steps) > 1 and not is_critic_alone:
             with watch.part("proximal"):
                 first = None if self._has_dropout else steps[0].mini_batch
                 later = [shares for number, shares in enumerate(mini_batches) if number != first]
@@ -100,6 +106,10 @@ class Updates:
         grad_norms = []
         for number, step in enumerate(steps, start=1):
             shares = mini_batches[step.mini_batch]
+            if self._critic is not None:
+                self._critic.step(shares, watch)
+            if is_critic_alone:
+                continue
             for group in self._optimizer.param_groups:
                 group["lr"] = self.learning_rate(first_step + step.offset)
             records: list[Callable[..., None]] = [record, *([last.add] if 1 < number == len(steps) else [])]
@@ -108,6 +118,8 @@ class Updates:
             loss = partial(self._loss, temperature=temperature, version=version, records=records)
             grad_norms.append(make_optimizer_step(self._engine, shares, loss, watch, is_plain=self._is_plain))
         metrics = update_metrics(grad_norms)
+        if self._critic is not None:
+            metrics |= self._critic.metrics()
         if len(grad_norms) > 1:
             metrics |= last_step_metrics(statistics_of_all_ranks(last, self._device))
         return metrics

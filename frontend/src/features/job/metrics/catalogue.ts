@@ -68,6 +68,15 @@ const RECIPES: readonly Recipe[] = [
     ],
   },
   {
+    title: "Critic",
+    note: "rewards that are still to come, per token",
+    lines: [
+      ["train/value_mean", "value"],
+      ["train/return_mean", "target"],
+    ],
+  },
+  { title: "Critic's explained variance", note: "", lines: [["train/explained_variance", "share"]] },
+  {
     title: "Step time",
     note: "seconds",
     lines: [

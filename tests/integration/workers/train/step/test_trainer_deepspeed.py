@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.core.algorithms.options import AlgorithmName
 from tests.fixtures.trainer_harness import make_model, run_check
+from tests.integration.workers.train.step.trainer_deepspeed_check import ALGORITHMS
 
 STAGES = [f"stage {stage}" for stage in (0, 1, 2, 3)]
 Row = dict[str, Any]
@@ -20,7 +20,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     return run_check(["tests.integration.workers.train.step.trainer_deepspeed_check", str(model)])
 
 
-@pytest.mark.parametrize("case", STAGES + [name.value for name in AlgorithmName])
+@pytest.mark.parametrize("case", STAGES + [name.value for name in ALGORITHMS])
 def test_step_equals_the_float64_oracle(rows: dict[str, Row], case: str) -> None:
     row = rows[case]
     assert row["loss_error"] < 1e-4
