@@ -107,20 +107,27 @@ def engine_need(spec: JobSpec, shape: ModelShape) -> Need:
 
 def trainer_need(spec: JobSpec, shape: ModelShape) -> Need:
     """Return what each training process needs, one of which has a device."""
-    train, width = spec.train, BYTES_OF[spec.model.dtype]
+    train = spec.train
     num_frozen, num_trained = 0, shape.num_parameters
     if train.lora is not None:
         num_frozen = shape.num_parameters
         num_trained = shape.num_adapter_parameters(train.lora.rank, train.lora.target_modules)
+    # A critic trains all of its weights, whatever the policy does.
+    critic = _trained(spec, shape.num_parameters, of="critic's ") if spec.algorithm.needs_critic else ()
+    activations = Part(
+        "activations", _activation_bytes(spec, shape), is_sharded=False, certainty=Certainty.USUAL
+    )
+    return Need((*_trained(spec, num_trained, num_frozen), *critic, activations))
+
+
+def _trained(spec: JobSpec, num_trained: int, num_frozen: int = 0, *, of: str = "") -> tuple[Part, ...]:
+    """Return what a model with an optimizer needs; `of` begins the names of its parts."""
+    width, stage = BYTES_OF[spec.model.dtype], spec.train.zero_stage
     master = MASTER_BYTES if spec.model.dtype is Dtype.BFLOAT16 else 0
-    stage = train.zero_stage
-    return Need(
-        (
-            Part("weights", (num_trained + num_frozen) * width, is_sharded=stage >= 3),
-            Part("optimizer states", num_trained * (MOMENT_BYTES + master), is_sharded=stage >= 1),
-            Part("gradients", num_trained * GRADIENT_BYTES, is_sharded=stage >= 2),
-            Part("activations", _activation_bytes(spec, shape), is_sharded=False, certainty=Certainty.USUAL),
-        )
+    return (
+        Part(f"{of}weights", (num_trained + num_frozen) * width, is_sharded=stage >= 3),
+        Part(f"{of}optimizer states", num_trained * (MOMENT_BYTES + master), is_sharded=stage >= 1),
+        Part(f"{of}gradients", num_trained * GRADIENT_BYTES, is_sharded=stage >= 2),
     )
 
 

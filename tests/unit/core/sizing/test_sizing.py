@@ -107,6 +107,14 @@ def test_an_adapter_has_states_and_the_model_only_weights() -> None:
     assert bytes_of(need, "weights") >= 2 * SHAPE.num_parameters
 
 
+def test_a_critic_is_a_second_model_that_trains_all_its_weights() -> None:
+    critic = trainer_need(spec(algorithm={"name": "ppo"}, train={"lora": {"rank": 16}}), SHAPE)
+    policy = trainer_need(spec(train={"lora": {"rank": 16}}), SHAPE)
+    whole = trainer_need(spec(), SHAPE)
+    assert critic.least_bytes() == policy.least_bytes() + whole.least_bytes()
+    assert bytes_of(critic, "critic's optimizer states") == bytes_of(whole, "optimizer states")
+
+
 def test_checkpointing_keeps_only_the_inputs_of_layers() -> None:
     whole, few = (
         bytes_of(trainer_need(spec(train={"gradient_checkpointing": on}), SHAPE), "activations")
