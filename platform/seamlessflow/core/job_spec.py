@@ -203,8 +203,9 @@ class JobSpec(SpecSection):
         if num_sessions is not None and train.num_machines > 1 and num_processes > num_sessions * num_sharing:
             raise ValueError(
                 f"train.num_machines: {train.num_machines} machines with {num_ranks} processes each make "
-                f"{num_processes} processes, but a batch has only {num_sessions} sessions (rollout.groups_per_batch x "
-                f"rollout.group_size); accepted: at most {num_sharing} processes per session (train.parallel.sequence)"
+                f"{num_processes} processes, but a {'mini-' if train.minibatches > 1 else ''}batch has only "
+                f"{num_sessions} sessions (rollout.groups_per_batch x rollout.group_size); accepted: at most "
+                f"{num_sharing} processes per session (train.parallel.sequence)"
             )
         return self
 
@@ -221,8 +222,9 @@ class JobSpec(SpecSection):
 
     @property
     def _num_sessions(self) -> int | None:
-        """The sessions of a batch; None for an offline dataset, which is counted later."""
-        return None if self.data.is_offline else self.rollout.groups_per_batch * self.rollout.group_size
+        """The sessions of a mini-batch, at least; None for an offline dataset, which is counted later."""
+        num_groups = max(1, self.rollout.groups_per_batch // self.train.minibatches)
+        return None if self.data.is_offline else num_groups * self.rollout.group_size
 
     @property
     def overlong_tokens(self) -> int:

@@ -14,8 +14,6 @@ def _findings(spec: JobSpec) -> list[tuple[bool, str, str]]:
     train, algorithm, is_offline = spec.train, spec.algorithm, spec.data.is_offline
     section = "data" if is_offline else "rollout"
     num_groups = spec.data.groups_per_batch if is_offline else spec.rollout.groups_per_batch
-    num_processes = train.num_machines * train.num_ranks // train.parallel.sequence
-    num_sessions = num_groups // train.minibatches * spec.rollout.group_size
     return [
         (
             train.minibatches > num_groups,
@@ -23,17 +21,6 @@ def _findings(spec: JobSpec) -> list[tuple[bool, str, str]]:
             (
                 f"{train.minibatches} mini-batches cannot be cut from {num_groups} groups "
                 f"({section}.groups_per_batch), because groups stay whole; accepted: 1 to {num_groups}"
-            ),
-        ),
-        (
-            train.minibatches <= num_groups
-            and not is_offline
-            and train.minibatches > 1
-            and num_processes > num_sessions,
-            "train.minibatches",
-            (
-                f"{num_processes} processes share each mini-batch, but one of {train.minibatches} has only "
-                f"{num_sessions} sessions; accepted: so few that each has as many sessions as there are processes"
             ),
         ),
         (

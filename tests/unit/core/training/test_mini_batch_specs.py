@@ -34,7 +34,13 @@ def submit(train: dict[str, Any], algorithm: dict[str, Any] | None = None, **cha
     [
         ({"minibatches": 9}, {}, {}, "train.minibatches", "accepted: 1 to 8"),
         ({"minibatches": 5}, {"name": "sft"}, RECORDED, "train.minibatches", r"data\.groups_per_batch"),
-        ({"minibatches": 8, "num_ranks": 5}, {}, {}, "train.minibatches", "only 4 sessions"),
+        (
+            {"minibatches": 8, "num_machines": 5},
+            {},
+            {},
+            "",
+            "mini-batch has only 4 sessions",
+        ),
         ({"epochs": 2}, {"name": "sft"}, RECORDED, "train.epochs", r"data\.num_epochs"),
         (
             {"epochs": 2},
@@ -65,6 +71,10 @@ def test_it_is_refused(
 def test_a_ratio_to_the_start_of_the_batch_has_an_effect_with_several_steps(train: dict[str, Any]) -> None:
     spec = submit(train, {**CURRENT, "dual_clip": 3.0})
     assert spec.train.num_steps_per_update == train.get("minibatches", 1) * train.get("epochs", 1)
+
+
+def test_ranks_that_follow_devices_are_at_most_the_sessions_of_a_mini_batch() -> None:
+    assert [submit({"minibatches": num}).on_devices(16).train.num_ranks for num in (1, 2, 8)] == [16, 16, 4]
 
 
 def test_imitation_may_pass_over_a_batch_again() -> None:
