@@ -32,7 +32,12 @@ from seamlessflow.core.types.rewards import Reward
 Coefficient = Annotated[float, Field(ge=0, le=10)]
 METRIC = "^(reward|rollout|train|perf|eval)/.+$"  # docs/metrics.md lists them
 Marker = Annotated[str, Field(min_length=1, max_length=64)]
-_BATCH_WIDE = (AdvantageEstimator.BATCH, AdvantageEstimator.BATCH_WITH_BASELINE)
+_TAUGHT_BY_EQUAL_REWARDS = (
+    AdvantageEstimator.BATCH,
+    AdvantageEstimator.BATCH_WITH_BASELINE,
+    AdvantageEstimator.ONE,
+    AdvantageEstimator.GAE,
+)
 
 
 class OffPolicySection(SpecSection):
@@ -260,10 +265,6 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             ),
         ),
         (
-            is_sequence and estimator is AdvantageEstimator.GAE,
-            f"ratio: a {section.ratio} ratio needs one advantage per sequence; gae has one per token",
-        ),
-        (
             is_sequence and section.objective is Objective.CISPO,
             "objective: cispo clips a weight per token, so ratio must be 'token'",
         ),
@@ -292,20 +293,11 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             f"kl_placement: 'reward' has no meaning with {estimator} advantages; use 'loss'",
         ),
         (
-            (is_kl_in_reward or section.needs_critic)
-            and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
-            (
-                "overlong.rule: with KL in the reward or a critic the trainer recomputes the advantages; use 'filter' "
-                "or 'shape'"
-            ),
+            is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
+            "overlong.rule: with KL in the reward the trainer recomputes the advantages; use 'filter' or 'shape'",
         ),
         (
-            section.critic != CriticSection() and not section.needs_critic,
-            f"critic: only advantage 'gae' has one, but advantage is {str(estimator)!r}; leave critic out",
-        ),
-        (
-            section.sampling.dynamic
-            and estimator in (*_BATCH_WIDE, AdvantageEstimator.ONE, AdvantageEstimator.GAE),
+            section.sampling.dynamic and estimator in _TAUGHT_BY_EQUAL_REWARDS,
             (
                 f"sampling.dynamic: groups of equal rewards still teach with {estimator} advantages; only "
                 "advantages relative to the group are zero there"
@@ -316,6 +308,7 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             "objective: likelihood (advantage 'one') has no ratio; use 'policy_gradient'",
         ),
         *_impossible_extension(section),
+        *_impossible_critic(section),
         (
             len({stage.name for stage in section.stages}) != len(section.stages),
             "stages: names must differ, because a stage is selected by its name",
@@ -337,5 +330,23 @@ def _impossible_extension(section: AlgorithmSection) -> list[tuple[bool, str]]:
                 f"advantage_options: belong to an installed estimator, but {section.advantage} is built in; leave "
                 "them out"
             ),
+        ),
+    ]
+
+
+def _impossible_critic(section: AlgorithmSection) -> list[tuple[bool, str]]:
+    """Like `_impossible`, for advantages by a critic."""
+    return [
+        (
+            section.needs_critic and section.ratio is not RatioLevel.TOKEN,
+            f"ratio: a {section.ratio} ratio needs one advantage per sequence; gae has one per token",
+        ),
+        (
+            section.needs_critic and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
+            "overlong.rule: with a critic the trainer computes the advantages again; use 'filter' or 'shape'",
+        ),
+        (
+            section.critic != CriticSection() and not section.needs_critic,
+            f"critic: only advantage 'gae' has one, but advantage is {str(section.advantage)!r}; leave critic out",
         ),
     ]

@@ -66,7 +66,7 @@ def test_a_given_option_leaves_the_others_of_its_nested_section_to_the_preset() 
         ({"name": "trpo"}, "'grpo'"),
         ({"name": "ppo", "ratio": "sequence", "aggregation": "sequence_mean"}, "gae has one per token"),
         ({"name": "ppo", "sampling": {"dynamic": True}}, "still teach"),
-        ({"name": "ppo", "overlong": {"rule": "zero_advantage"}}, "a critic"),
+        ({"name": "ppo", "kl_coef": 0.0, "overlong": {"rule": "zero_advantage"}}, "a critic"),
         ({"name": "grpo", "critic": {"gamma": 0.9}}, "only advantage 'gae'"),
         ({"name": 7}, "grpo"),
         ({"name": "dapo", "overlong": {"rul": "shape"}}, "did you mean 'rule'"),
