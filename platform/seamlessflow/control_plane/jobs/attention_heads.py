@@ -4,6 +4,7 @@ from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.jobs.references import model_config_read
+from seamlessflow.core.training.divisors import divisors_named
 from seamlessflow.core.training.section import TrainSection
 
 
@@ -15,8 +16,8 @@ def heads_check(folder: Path, train: TrainSection) -> None:
     num_sharing = train.parallel.sequence
     num_heads = model_config_read(folder).get("num_attention_heads") if num_sharing > 1 else None
     if isinstance(num_heads, int) and num_heads % num_sharing:
-        accepted = ", ".join(str(size) for size in range(1, num_heads + 1) if num_heads % size == 0)
         raise field_error(
             "train.parallel.sequence",
-            f"{num_sharing} does not divide the model's {num_heads} attention heads; accepted: {accepted}",
+            f"{num_sharing} does not divide the model's {num_heads} attention heads; "
+            f"accepted: {divisors_named(num_heads)}",
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.training.divisors import divisors_named
 from seamlessflow.core.types.transports import WeightTransport
 
 LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
@@ -181,10 +182,9 @@ class TrainSection(SpecSection):
     def _sequences_are_shared_by_whole_groups(self) -> "TrainSection":
         num_sharing, num_ranks = self.parallel.sequence, self.least_ranks
         if num_ranks % num_sharing:
-            accepted = ", ".join(str(size) for size in range(1, num_ranks + 1) if num_ranks % size == 0)
             raise ValueError(
                 f"parallel.sequence: {num_sharing} does not divide the {num_ranks} processes of a machine "
-                f"(train.num_ranks); accepted: {accepted}"
+                f"(train.num_ranks); accepted: {divisors_named(num_ranks)}"
             )
         return self
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow.core.training.divisors import divisors_named
 from seamlessflow_workers.train.sequence_parallel.attention import SEQUENCE_ATTENTION, SequencePass
 from seamlessflow_workers.train.sequence_parallel.collectives import SequenceGroup
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad, token_slice
@@ -74,8 +75,7 @@ def _check_heads(model: PreTrainedModel, size: int) -> None:
     if not isinstance(num_heads, int):
         raise SequenceRefused(model, size, "has no single number of attention heads")
     if num_heads % size:
-        accepted = ", ".join(str(number) for number in range(1, num_heads + 1) if num_heads % number == 0)
-        raise SequenceRefused(model, size, f"has {num_heads} attention heads", accepted)
+        raise SequenceRefused(model, size, f"has {num_heads} attention heads", divisors_named(num_heads))
 
 
 def _reason_against_slices(model: PreTrainedModel, num_path_tokens_max: int) -> str | None:
