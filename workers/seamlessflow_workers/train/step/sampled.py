@@ -1,8 +1,9 @@
-"""Computes logprobs and entropies of sampled tokens from logits, with a gradient.
+"""Computes logprobs and entropies of sampled tokens, with a gradient, from logits or from what the output head gets.
 
 Tokens that were sampled under masks get those of the masked distribution. It takes logits [N, V], which may be most of
-a step's memory, and returns two arrays of N. Invariant: beside the logits and their gradient, at most CHUNK_ELEMENTS
-float32 numbers exist at once, so bfloat16 logits are never widened at once.
+a step's memory, or the head's inputs [N, H] and its weight, and returns two arrays of N. Invariants: beside the logits
+and their gradient, at most CHUNK_ELEMENTS float32 numbers exist at once, so bfloat16 logits are never widened at once;
+from the head's inputs, at most CHUNK_ELEMENTS logits exist at once, in either pass.
 """
 
 from collections.abc import Iterator
@@ -38,51 +39,151 @@ def logprobs_and_entropies(
     `logits` is [N, V], `targets` [N]. The softmax goes over the tokens that the masks allow. The entropies have a
     gradient only with `has_entropy_gradient`.
     """
-    logprobs, entropies = _Sampled.apply(logits, targets, temperature, masks)
+    logprobs, entropies = _FromLogits.apply(logits, _Sampling(targets, temperature, masks))
     return logprobs, entropies if has_entropy_gradient else entropies.detach()
 
 
-class _Sampled(torch.autograd.Function):
-    """d log p(t) / dz_j = [j = t] - p_j; d H / dz_j = -p_j (log p_j + H). The backward pass recomputes the softmax."""
+def head_logprobs_and_entropies(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    temperature: float,
+    *,
+    has_entropy_gradient: bool,
+    masks: Masks | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the same for logits = hidden [N, H] · weightᵀ [H, V] + bias [V], without having all of them at once.
+
+    They are computed in chunks, in the backward pass again. The weight's gradient adds up in float32 or wider.
+    """
+    logprobs, entropies = _FromHead.apply(hidden, weight, bias, _Sampling(targets, temperature, masks))
+    return logprobs, entropies if has_entropy_gradient else entropies.detach()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """The N tokens that were sampled, and how."""
+
+    targets: Tensor
+    temperature: float
+    masks: Masks | None
+
+
+class _FromLogits(torch.autograd.Function):
+    """Keeps the logits. The backward pass recomputes the softmax."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, sampling: _Sampling) -> tuple[Tensor, Tensor]:
+        figures = _Figures.for_rows_of(logits)
+        for rows in _chunks(*logits.shape):
+            figures.fill(rows, logits[rows], sampling)
+        ctx.save_for_backward(logits, figures.normalizers, figures.entropies)
+        ctx.sampling = sampling
+        ctx.set_materialize_grads(False)
+        return figures.logprobs, figures.entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_logprobs: Tensor | None, d_entropies: Tensor | None) -> tuple[Tensor, None]:
+        logits, normalizers, entropies = ctx.saved_tensors
+        slopes = _Slopes(normalizers, entropies, d_logprobs, d_entropies)
+        gradient = torch.empty_like(logits)
+        for rows in _chunks(*logits.shape):
+            gradient[rows] = slopes.of_logits(rows, logits[rows], ctx.sampling)
+        return gradient, None
+
+
+class _FromHead(torch.autograd.Function):
+    """Keeps the head's inputs. The backward pass recomputes logits and softmax."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, temperature: float, masks: Masks | None
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, sampling: _Sampling
     ) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        normalizers, logprobs, entropies = (
-            torch.empty(len(logits), dtype=wide, device=logits.device) for _ in range(3)
-        )
-        for rows in _chunks(logits):
-            scaled = _hide(logits[rows].to(wide) / temperature, rows, masks)
-            normalizers[rows] = scaled.logsumexp(-1)
-            log_probabilities = _normalized(scaled, normalizers[rows])
-            logprobs[rows] = log_probabilities.gather(-1, targets[rows, None])[:, 0]
-            entropies[rows] = -(log_probabilities.exp() * log_probabilities).sum(-1)
-        ctx.save_for_backward(logits, targets, normalizers, entropies)
-        ctx.temperature, ctx.masks = temperature, masks
+        figures = _Figures.for_rows_of(hidden)
+        for rows in _chunks(len(hidden), len(weight)):
+            figures.fill(rows, _logits(hidden[rows], weight, bias), sampling)
+        ctx.save_for_backward(hidden, weight, bias, figures.normalizers, figures.entropies)
+        ctx.sampling = sampling
         ctx.set_materialize_grads(False)
-        return logprobs, entropies
+        return figures.logprobs, figures.entropies
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, d_logprobs: Tensor | None, d_entropies: Tensor | None
-    ) -> tuple[Tensor, None, None, None]:
-        logits, targets, normalizers, entropies = ctx.saved_tensors
-        d_logprobs = torch.zeros_like(normalizers) if d_logprobs is None else d_logprobs
-        gradient = torch.empty_like(logits)
-        for rows in _chunks(logits):
-            scaled = _hide(logits[rows].to(normalizers.dtype) / ctx.temperature, rows, ctx.masks)
-            log_probabilities = _normalized(scaled, normalizers[rows])
-            part = log_probabilities.exp()
-            factor = d_logprobs[rows, None]
-            if d_entropies is not None:
-                factor = factor + d_entropies[rows, None] * (log_probabilities + entropies[rows, None])
-            part *= -factor
-            part.scatter_add_(-1, targets[rows, None], d_logprobs[rows, None])
-            gradient[rows] = part / ctx.temperature
-        return gradient, None, None, None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        hidden, weight, bias, normalizers, entropies = ctx.saved_tensors
+        slopes = _Slopes(normalizers, entropies, d_logprobs, d_entropies)
+        d_hidden = torch.empty_like(hidden)
+        d_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if ctx.needs_input_grad[2] else None
+        for rows in _chunks(len(hidden), len(weight)):
+            logits = _logits(hidden[rows], weight, bias)
+            gradient = slopes.of_logits(rows, logits, ctx.sampling).to(logits.dtype)
+            d_hidden[rows] = gradient @ weight
+            if d_weight is not None:
+                d_weight += gradient.T @ hidden[rows]
+            if d_bias is not None:
+                d_bias += gradient.sum(0)
+        return (
+            d_hidden,
+            None if d_weight is None else d_weight.to(weight.dtype),
+            None if d_bias is None else d_bias.to(bias.dtype),
+            None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What the forward pass finds for each token, [N], in float32 or wider."""
+
+    normalizers: Tensor
+    logprobs: Tensor
+    entropies: Tensor
+
+    @classmethod
+    def for_rows_of(cls, like: Tensor) -> "_Figures":
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return cls(*(torch.empty(len(like), dtype=wide, device=like.device) for _ in range(3)))
+
+    def fill(self, rows: slice, logits: Tensor, sampling: _Sampling) -> None:
+        scaled = _hide(logits.to(self.normalizers.dtype) / sampling.temperature, rows, sampling.masks)
+        self.normalizers[rows] = scaled.logsumexp(-1)
+        log_probabilities = _normalized(scaled, self.normalizers[rows])
+        self.logprobs[rows] = log_probabilities.gather(-1, sampling.targets[rows, None])[:, 0]
+        self.entropies[rows] = -(log_probabilities.exp() * log_probabilities).sum(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slopes:
+    """Gradients of logprobs and entropies [N], and what turns them into that of the logits.
+
+    d log p(t) / dz_j = [j = t] - p_j; d H / dz_j = -p_j (log p_j + H).
+    """
+
+    normalizers: Tensor
+    entropies: Tensor
+    d_logprobs: Tensor | None
+    d_entropies: Tensor | None
+
+    def of_logits(self, rows: slice, logits: Tensor, sampling: _Sampling) -> Tensor:
+        """Return the gradient of these rows' logits, in float32 or wider."""
+        scaled = _hide(logits.to(self.normalizers.dtype) / sampling.temperature, rows, sampling.masks)
+        log_probabilities = _normalized(scaled, self.normalizers[rows])
+        part = log_probabilities.exp()
+        own = torch.zeros_like(self.normalizers[rows]) if self.d_logprobs is None else self.d_logprobs[rows]
+        factor = own[:, None]
+        if self.d_entropies is not None:
+            factor = factor + self.d_entropies[rows, None] * (log_probabilities + self.entropies[rows, None])
+        part *= -factor
+        part.scatter_add_(-1, sampling.targets[rows, None], own[:, None])
+        return part / sampling.temperature
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
 
 
 def _hide(scaled: Tensor, rows: slice, masks: Masks | None) -> Tensor:
@@ -110,6 +211,6 @@ def _normalized(scaled: Tensor, normalizers: Tensor) -> Tensor:
     return scaled.clamp_(min=LEAST_LOGPROB)
 
 
-def _chunks(logits: Tensor) -> Iterator[slice]:
-    num_rows = max(1, CHUNK_ELEMENTS // max(1, logits.shape[-1]))
-    return (slice(start, start + num_rows) for start in range(0, len(logits), num_rows))
+def _chunks(num_tokens: int, num_logits: int) -> Iterator[slice]:
+    num_rows = max(1, CHUNK_ELEMENTS // max(1, num_logits))
+    return (slice(start, start + num_rows) for start in range(0, num_tokens, num_rows))

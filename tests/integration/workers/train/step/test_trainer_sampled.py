@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 
 from seamlessflow_workers.train.step import sampled
-from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropies
+from seamlessflow_workers.train.step.sampled import (
+    Masks,
+    head_logprobs_and_entropies,
+    logprobs_and_entropies,
+)
 
-NUM_ROWS, NUM_TOKENS = 37, 19
+NUM_ROWS, NUM_TOKENS, WIDTH = 37, 19, 11
 
 
 def plain(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -114,12 +118,54 @@ def test_bfloat16_logits_are_widened_chunk_by_chunk(monkeypatch: pytest.MonkeyPa
 
 
 class WidestTensor(torch.utils._python_dispatch.TorchDispatchMode):
-    """Notes the largest float32 tensor that any operation makes."""
+    """Notes the largest float32 tensor that any operation makes, and of those with a logit per token the largest."""
 
     num_elements = 0
+    num_logits = 0
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
         made = function(*arguments, **(options or {}))
         if isinstance(made, Tensor) and made.dtype == torch.float32:
             self.num_elements = max(self.num_elements, made.numel())
+        if isinstance(made, Tensor) and made.shape[1:] == (NUM_TOKENS,) and len(made) != WIDTH:
+            self.num_logits = max(self.num_logits, made.numel())
         return made
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("chunk_elements", [1, 5 * NUM_TOKENS, 2**26])
+def test_a_head_in_chunks_has_the_values_and_gradients_of_the_plain_one(
+    has_bias: bool, chunk_elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, with and without masks and a gradient of the entropies."""
+    monkeypatch.setattr(sampled, "CHUNK_ELEMENTS", chunk_elements)
+    torch.manual_seed(6)
+    hidden = torch.randn(NUM_ROWS, WIDTH, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(NUM_TOKENS, WIDTH, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(NUM_TOKENS, dtype=torch.float64, requires_grad=True) if has_bias else None
+    given = [hidden, weight, *([] if bias is None else [bias])]
+    targets = torch.zeros(NUM_ROWS, dtype=torch.int64)
+    masks = Masks(torch.arange(NUM_ROWS) % 3 - 1, torch.tensor([[255, 3, 1], [15, 0, 0]], dtype=torch.uint8))
+    of_logprobs, of_entropies = torch.randn(2, NUM_ROWS, dtype=torch.float64)
+    for options in ({"has_entropy_gradient": True}, {"has_entropy_gradient": False, "masks": masks}):
+        found = head_logprobs_and_entropies(hidden, weight, bias, targets, 0.7, **options)
+        logits = torch.nn.functional.linear(hidden, weight, bias)
+        expected = logprobs_and_entropies(logits, targets, 0.7, **options)
+        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+        assert found[1].requires_grad == options["has_entropy_gradient"]
+        losses = [(of_logprobs * a + of_entropies * b).sum() for a, b in (found, expected)]
+        gradients = [torch.autograd.grad(loss, given) for loss in losses]
+        torch.testing.assert_close(*gradients, atol=1e-10, rtol=0)
+
+
+def test_a_head_in_chunks_never_has_all_logits_in_any_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled, "CHUNK_ELEMENTS", 4 * NUM_TOKENS)
+    hidden = torch.randn(NUM_ROWS, WIDTH).bfloat16().requires_grad_()
+    weight = torch.randn(NUM_TOKENS, WIDTH).bfloat16().requires_grad_()
+    targets = torch.randint(NUM_TOKENS, (NUM_ROWS,))
+    with WidestTensor() as widest:
+        found = head_logprobs_and_entropies(hidden, weight, None, targets, 1.0, has_entropy_gradient=True)
+        (found[0] + found[1]).sum().backward()
+    assert widest.num_logits == 4 * NUM_TOKENS
+    assert weight.grad is not None
+    assert weight.grad.dtype == torch.bfloat16
