@@ -54,6 +54,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "heartbeats",
         "learning",
         "multiplexing",
+        "scale_out",
         "scheduler",
         "staleness",
         "stops",

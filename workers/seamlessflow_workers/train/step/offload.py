@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
-from torch.nn import Module
+
+from seamlessflow_workers.train.step.reference import Reference
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
 _GRADIENT_BUCKETS = (
@@ -30,8 +31,8 @@ class _Away:
 class StatesMover:
     """Moves everything of one engine that lives on `device`. Not thread-safe."""
 
-    def __init__(self, engine: Any, reference: Module | None, device: torch.device) -> None:
-        """`engine` is DeepSpeed's; `reference` is a frozen model beside it."""
+    def __init__(self, engine: Any, reference: Reference | None, device: torch.device) -> None:
+        """`engine` is DeepSpeed's."""
         self._engine = engine
         self._reference = reference
         self._device = device
@@ -43,6 +44,8 @@ class StatesMover:
             return 0
         if self._engine.zero_optimization_stage() == _PARTITIONED_WEIGHTS:
             self._engine.optimizer.empty_partition_cache()  # weights that were gathered for the next step
+        if self._reference is not None:
+            self._reference.release()
         before = _bytes_held(self._device)
         self._away = [self._give_up(storage, holds) for storage, holds in self._storages()]
         if self._device.type == "cuda":
@@ -80,7 +83,7 @@ class StatesMover:
         return list(found.values())
 
     def _tensors(self) -> Iterator[Tensor]:
-        for module in filter(None, (self._engine.module, self._reference)):
+        for module in (self._engine.module, *([self._reference.module] if self._reference else ())):
             for tensor in (*module.parameters(), *module.buffers()):
                 yield from filter(None.__ne__, (tensor, tensor.grad, getattr(tensor, "ds_tensor", None)))
         seen: set[int] = set()

@@ -1,0 +1,67 @@
+"""Anonymous bytes of each rank in a training step, by ZeRO stage and the options that save memory.
+
+The model has 0.3 billion random parameters and is trained in float32: a step on a processor in bfloat16 takes several
+times as long. A step trains four answers of 128 tokens. The figure is the peak of the second step, when AdamW has all
+of its state; the baseline is the size of the whole model, of which ZeRO 0 needs four times as much for weights,
+gradients and AdamW's moments. Offloading to the host saves nothing on a processor, whose memory is the host's.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.benchmarks.report import Measured, Row
+from tests.benchmarks.scale_out.ranks import GIB, WHOLE, model_write, ranks_run
+
+SMALL = (22, 1024)  # layers, width: 0.3 billion parameters
+SIDES: Mapping[str, dict[str, Any]] = {
+    "ZeRO 0, one rank": {"train": {"zero_stage": 0}, "num_ranks": 1},
+    "ZeRO 3": {"train": {"zero_stage": 3}},
+    "ZeRO 3, gradient checkpoints": {"train": {"zero_stage": 3, "gradient_checkpointing": True}},
+    "ZeRO 3, gradient checkpoints, head in chunks": {
+        "train": {"zero_stage": 3, "gradient_checkpointing": True},
+        "max_logits": 1,
+    },
+}
+MAX_DIFFERENCE = 1e-3  # of losses and gradient norms, relative to those of ZeRO 0
+
+
+async def measure() -> list[Row]:
+    rows: list[Row] = []
+    metrics: list[list[list[float]]] = []
+    with TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        model_write(model, *SMALL)
+        for name, side in SIDES.items():
+            ranks = ranks_run(model, **side, dtype="float32", num_steps=2)
+            metrics.append(ranks[0]["metrics"])
+            rows += _rows(name, ranks)
+    _check_same(metrics)
+    return rows
+
+
+def _rows(name: str, ranks: list[dict[str, Any]]) -> list[Row]:
+    whole = Measured([ranks[0]["whole"] / GIB], min_repeats=1)
+    peaks = {
+        "making the engine": [rank["engine"] for rank in ranks],
+        "a step": [rank["steps"][-1] for rank in ranks],
+    }
+    return [
+        Row(
+            f"{name}: peak of a rank in {doing}",
+            "GiB",
+            Measured([peak / GIB for peak in own], min_repeats=1),
+            WHOLE,
+            whole,
+        )
+        for doing, own in peaks.items()
+    ]
+
+
+def _check_same(metrics: list[list[list[float]]]) -> None:
+    """Check that all sides trained alike."""
+    for own in metrics[1:]:
+        for of_step, expected in zip(own, metrics[0], strict=True):
+            for value, other in zip(of_step, expected, strict=True):
+                assert abs(value - other) <= MAX_DIFFERENCE * abs(other), (metrics, "differ")
