@@ -20,6 +20,7 @@ from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
+from seamlessflow.core.training.memory import memory_problems
 from seamlessflow.core.training.section import AUTO, MAX_RANKS
 from seamlessflow.core.training.section import LoraSection as LoraSection
 from seamlessflow.core.training.section import TrainObjective as TrainObjective
@@ -207,6 +208,12 @@ class JobSpec(SpecSection):
                 f"{num_sessions} sessions (rollout.groups_per_batch x rollout.group_size); accepted: at most "
                 f"{num_sharing} processes per session (train.parallel.sequence)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _memory_options_fit(self) -> "JobSpec":
+        for reason in memory_problems(self.train, self.model.dtype):
+            raise ValueError(reason)
         return self
 
     def on_devices(self, num_devices: int) -> "JobSpec":

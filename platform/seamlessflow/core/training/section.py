@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.training.divisors import divisors_named
+from seamlessflow.core.training.memory import OffloadSection
+from seamlessflow.core.types.dtypes import Dtype
 from seamlessflow.core.types.transports import WeightTransport
 
 LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
@@ -124,6 +126,12 @@ class TrainSection(SpecSection):
     gradient_checkpointing: bool = False
     """Keep only the inputs of each layer and recompute the layer in the backward pass. This takes less memory but about
     a third more time."""
+    offload: OffloadSection = OffloadSection()
+    """What a training process keeps in the host's memory to spare its GPU's."""
+    gradient_dtype: Dtype | None = None
+    """Number format in which the gradients of a step add up over its micro-batches and processes. If left out,
+    `float32`; at ZeRO stage 0, and with spread experts, that of the model. `bfloat16` takes half the memory, but what
+    is small is lost in a sum of many micro-batches."""
     weight_transport: WeightTransport = WeightTransport.FILE
     """How engines get new weights. The weights are always written to files as well, and an engine reads the files if
     its transport fails. `file`: only from the files; `ipc`: from the trainer's memory, on the same host; `cuda_ipc`:

@@ -5,7 +5,6 @@ same batches from the same start give bit-equal weights. A batch without anythin
 optimizer untouched, and so does one whose gradient is not finite.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +21,12 @@ from seamlessflow.core.batching.critic_rewards import critic_into_advantages
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.batching.mini_batches import mini_batches_cut
-from seamlessflow.core.job_spec import Dtype, JobSpec
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
 from seamlessflow_workers.train.step.critic import Critic
-from seamlessflow_workers.train.step.expert_ranks import expert_settings, grouped_by_experts
+from seamlessflow_workers.train.step.deepspeed_config import deepspeed_config
+from seamlessflow_workers.train.step.expert_ranks import grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
@@ -44,19 +44,21 @@ from seamlessflow_workers.train.step.optimizer_step import Share
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
+from seamlessflow_workers.train.step.reference import Reference, reference_copied, reference_partitioned
 from seamlessflow_workers.train.step.updates import Updates
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
+_PARTITIONED_WEIGHTS = 3  # ZeRO stage
 _MAX_MICRO_BATCH_TOKENS_CPU = (
     2048  # beyond it the activations do not fit the processor's cache, which is a fifth slower
 )
 
 
 class TrainEngine:
-    """Owns policy, optimizer and, if the algorithm needs a reference, a frozen copy of the initial policy.
+    """Owns policy, optimizer and, if the algorithm needs one, a reference.
 
-    With an adapter, the policy without the adapter takes the place of that copy. Not thread-safe.
+    With an adapter, the policy without the adapter takes the place of the reference. Not thread-safe.
     """
 
     def __init__(self, model_path: Path, spec: JobSpec) -> None:
@@ -69,11 +71,14 @@ class TrainEngine:
             most = _MAX_MICRO_BATCH_TOKENS_CPU * self._forward.group.size
             self._micro_batch_tokens = min(self._micro_batch_tokens, most)
         torch.manual_seed(spec.seed)
-        policy = policy_load(
+        load_policy = partial(
+            policy_load,
             model_path,
             spec.model.dtype,
+            in_parts=spec.train.zero_stage == _PARTITIONED_WEIGHTS and spec.train.parallel.expert == 1,
             is_tree=spec.train.tree,
             has_gradient_checkpoints=spec.train.gradient_checkpointing,
+            keeps_inputs_on_host=spec.train.offload.activations,
             has_entropy_gradient=spec.algorithm.entropy_coef > 0,
             lora=spec.train.lora,
             source=spec.model.source,
@@ -81,14 +86,20 @@ class TrainEngine:
             sequence_group=self._forward.group,
             max_model_len=spec.model.max_model_len,
         )
+        policy = load_policy()
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
         self._has_frozen = not all(parameter.requires_grad for parameter in policy.parameters())
         self.adapter_config = policy.adapter.config if policy.adapter else None
-        needs_copy = spec.algorithm.needs_reference and policy.adapter is None
-        self._reference = self._freeze(policy) if needs_copy else None
+        self._reference: Reference | None = None
+        if spec.algorithm.needs_reference and policy.adapter is None:
+            self._reference = (
+                reference_partitioned(load_policy(), spec)
+                if policy.is_partitioned
+                else reference_copied(policy, self._device)
+            )
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
-            model=policy, config=_deepspeed_config(spec, self._device), **_optimizer_of(policy, spec)
+            model=policy, config=deepspeed_config(spec, self._device), **_optimizer_of(policy, spec)
         )
         self._engine.checkpoint_engine = SafeCheckpointFiles()
         self._published = PublishedTensors(policy, folder_shapes(model_path))
@@ -196,12 +207,8 @@ class TrainEngine:
             self._critic.reload()
 
     def _critic_load(self, model_path: Path) -> Critic:
-        config = _deepspeed_config(self._spec, self._device)
+        config = deepspeed_config(self._spec, self._device)
         return Critic(model_path, self._spec, config=config, device=self._device)
-
-    def _freeze(self, policy: Policy) -> Policy:
-        reference = copy.deepcopy(policy).to(self._device)
-        return reference.requires_grad_(False)
 
     def _plan(
         self, batch: Batch, step_version: int, masks: GuideMasks | None, *, computes_all: bool = False
@@ -278,7 +285,7 @@ class TrainEngine:
         """Return the initial policy's logprobs, [N]."""
         if self._adapter is None:
             assert self._reference is not None
-            logprobs, _ = self._forward(self._reference, micro_batch, temperature)
+            logprobs, _ = self._forward(self._reference.module, micro_batch, temperature)
         else:
             with self._adapter.disabled():
                 logprobs, _ = self._forward(self._engine.module, micro_batch, temperature)
@@ -350,22 +357,10 @@ def _optimizer_of(policy: Policy, spec: JobSpec) -> dict[str, Any]:
         lr=spec.train.learning_rate,
         betas=spec.train.adam_betas,
         weight_decay=spec.train.weight_decay,
+        fused=True if spec.train.offload.optimizer else None,  # several times faster on a processor
     )
     trained = (parameter for parameter in policy.parameters() if parameter.requires_grad)
     if spec.train.parallel.expert == 1:
         return {"optimizer": make(trained)}
     # DeepSpeed replaces parameters first; the generator yields those that are there afterwards.
     return {"optimizer": grouped_by_experts(make), "model_parameters": trained}
-
-
-def _deepspeed_config(spec: JobSpec, device: torch.device) -> dict[str, Any]:
-    return {
-        **expert_settings(spec, device),
-        "train_micro_batch_size_per_gpu": 1,  # unused: we set the accumulation boundary and scale the loss
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": spec.train.max_grad_norm,
-        "zero_optimization": {"stage": spec.train.zero_stage},
-        "zero_allow_untested_optimizer": True,  # torch's AdamW, which needs no compiler on the machine
-        "bf16": {"enabled": spec.model.dtype is Dtype.BFLOAT16},
-        "steps_per_print": 10**9,
-    }

@@ -2,29 +2,41 @@
 
 It takes a local folder in the transformers format. For N chosen positions it returns the logprob and entropy of the
 distribution that was really sampled (logits divided by the sampler's temperature, under the masks of guides). The
-positions are selected before the output head, so the model's forward pass is unchanged otherwise, and at most N ×
-vocabulary logits exist.
+positions are selected before the output head, so the model's forward pass is unchanged otherwise. If N × vocabulary
+logits were many, the head returns those two figures in their place and never has all logits at once.
 """
 
+import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
-from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype, LoraSection
 from seamlessflow_workers.train.sequence_parallel.attention import SequencePass
 from seamlessflow_workers.train.sequence_parallel.collectives import ALONE, SequenceGroup
 from seamlessflow_workers.train.sequence_parallel.support import sequence_attention_enable
+from seamlessflow_workers.train.step.activations import checkpointed_layers, checkpoints_enable
 from seamlessflow_workers.train.step.adapter import Adapter, adapter_attach
-from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropies
+from seamlessflow_workers.train.step.loading.partitioned import (
+    can_load_in_parts,
+    full_shape,
+    gathered_in_calls,
+    is_partitioned,
+    partitioned_load,
+)
+from seamlessflow_workers.train.step.sampled import Masks
+from seamlessflow_workers.train.step.sampling_head import SampledTokens, SamplingHead
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import tree_attention_enable
 from seamlessflow_workers.weights.naming import router_names
+
+logger = logging.getLogger(__name__)
 
 _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 
@@ -37,6 +49,7 @@ class Policy(nn.Module):
         model: nn.Module,
         *,
         has_gradient_checkpoints: bool = False,
+        keeps_inputs_on_host: bool = False,
         has_entropy_gradient: bool = False,
         adapter: Adapter | None = None,
     ) -> None:
@@ -46,14 +59,13 @@ class Policy(nn.Module):
         self.adapter = adapter
         self._has_gradient_checkpoints = has_gradient_checkpoints
         if has_gradient_checkpoints:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
-        self._has_entropy_gradient = has_entropy_gradient
-        self._positions: tuple[Tensor, Tensor] | None = None
+            checkpoints_enable(model, is_on_host=keeps_inputs_on_host)
         head = model.get_output_embeddings()  # type: ignore[operator]
         assert isinstance(head, nn.Module)
-        head.register_forward_pre_hook(self._select)
         assert isinstance(head.weight, Tensor)
-        self.num_logits = head.weight.shape[0]
+        self._head = SamplingHead(head, has_entropy_gradient=has_entropy_gradient)
+        self.num_logits = full_shape(head.weight)[0]
+        self.is_partitioned = is_partitioned(head.weight)
         names = {id(module): name for name, module in model.named_modules()}
         self.head_name = f"{names[id(head)]}.weight"
         if adapter is not None:
@@ -66,9 +78,8 @@ class Policy(nn.Module):
             dropout.training = True  # requested by the job, and not part of the model
         if self._has_gradient_checkpoints:
             # A layer drops its activations only in training mode; the modules inside it stay without dropout.
-            for module in self.modules():
-                if isinstance(module, GradientCheckpointingLayer):
-                    module.training = True
+            for layer in checkpointed_layers(self):
+                layer.training = True
         return self
 
     def use_dropout(self, is_used: bool) -> None:
@@ -93,10 +104,8 @@ class Policy(nn.Module):
         model must have been loaded for trees. With `sequence`, the other arguments describe this rank's slice of the
         tokens; the model must have been loaded for that group of ranks.
         """
-        logits = self.logits(token_ids, rows, columns, tree, sequence)
-        return logprobs_and_entropies(
-            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient, masks=masks
-        )
+        run_model = partial(self._run, token_ids, tree, sequence)
+        return self._head.figures(run_model, SampledTokens(rows, columns, targets, temperature, masks))
 
     def logits(
         self,
@@ -107,22 +116,16 @@ class Policy(nn.Module):
         sequence: SequencePass | None = None,
     ) -> Tensor:
         """Return what the output head makes of the chosen positions, [N, its width]; arguments as of `forward`."""
-        self._positions = (rows, columns)
+        return self._head.logits(partial(self._run, token_ids, tree, sequence), rows, columns)
+
+    def _run(self, token_ids: Tensor, tree: TreeBlocks | None, sequence: SequencePass | None) -> Tensor:
         structure: dict[str, Any] = {} if tree is None else {"tree": tree}
         if sequence is not None:
             structure |= {"sequence": sequence, "position_ids": sequence.positions}
         elif tree is not None:
             structure["position_ids"] = _positions(tree, token_ids.device)
-        logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
-        self._positions = None
-        assert isinstance(logits, Tensor)
+        logits: Tensor = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         return logits
-
-    def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self._positions is None:
-            return arguments
-        (hidden,) = arguments
-        return (hidden[self._positions],)
 
 
 def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: object) -> None:
@@ -141,8 +144,10 @@ def policy_load(
     model_path: Path,
     dtype: Dtype,
     *,
+    in_parts: bool = False,
     is_tree: bool = False,
     has_gradient_checkpoints: bool = False,
+    keeps_inputs_on_host: bool = False,
     has_entropy_gradient: bool = False,
     lora: LoraSection | None = None,
     source: str = "",
@@ -152,29 +157,45 @@ def policy_load(
 ) -> Policy:
     """Load a policy from local files only. Raises ModelLoadError.
 
-    With `is_tree` every row will be a flat tree. With `lora` only an adapter takes gradients, and `source` names the
-    model in the adapter's configuration. With `freeze_router` routers take none. The ranks of a `sequence_group` of
-    several must call it together; they share paths of at most `max_model_len` tokens.
+    With `in_parts`, which all ranks ask for together, each of them gets only its partition of every parameter, if the
+    folder's files can be read so; DeepSpeed must then run the policy. With `is_tree` every row will be a flat tree.
+    `keeps_inputs_on_host` is about the inputs that gradient checkpoints save. With `lora` only an adapter takes
+    gradients, and `source` names the model in the adapter's configuration. With `freeze_router` routers take none. The
+    ranks of a `sequence_group` of several must call it together; they share paths of at most `max_model_len` tokens.
     """
     transformers_logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            model_path, dtype=_DTYPES[dtype], local_files_only=True, trust_remote_code=False
-        )
+        model = _model_load(model_path, _DTYPES[dtype], in_parts=in_parts)
     except (OSError, ValueError, KeyError) as error:
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
     if is_tree:
-        tree_attention_enable(model)
+        with gathered_in_calls(model):
+            tree_attention_enable(model)
     if freeze_router:
         _routers_freeze(model)
     if sequence_group.size > 1:
-        sequence_attention_enable(model, sequence_group, is_tree=is_tree, num_path_tokens_max=max_model_len)
+        with gathered_in_calls(model):
+            sequence_attention_enable(
+                model, sequence_group, is_tree=is_tree, num_path_tokens_max=max_model_len
+            )
     return Policy(
         model,
         adapter=None if lora is None else adapter_attach(model, lora, source=source),
         has_gradient_checkpoints=has_gradient_checkpoints,
+        keeps_inputs_on_host=keeps_inputs_on_host,
         has_entropy_gradient=has_entropy_gradient,
     )
+
+
+def _model_load(model_path: Path, dtype: torch.dtype, *, in_parts: bool) -> PreTrainedModel:
+    if in_parts and can_load_in_parts(model_path):
+        return partitioned_load(model_path, dtype)
+    if in_parts:
+        logger.warning("%s is loaded whole on every rank: it has no plain safetensors files", model_path)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        model_path, dtype=dtype, local_files_only=True, trust_remote_code=False
+    )
+    return model
 
 
 def _routers_freeze(model: nn.Module) -> None:

@@ -32,15 +32,20 @@ class SampledTokens:
     temperature: float
     masks: Masks | None
 
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        return self.rows, self.columns
+
 
 class SamplingHead:
-    """Replaces the forward pass of one head. Outside `figures` the head computes as before."""
+    """Replaces the forward pass of one head. Outside its methods the head computes as before."""
 
     def __init__(self, head: nn.Module, *, has_entropy_gradient: bool) -> None:
         self._head: Any = head
         self._plain = head.forward
         head.forward = self._forward
         self._has_entropy_gradient = has_entropy_gradient
+        self._positions: tuple[Tensor, Tensor] | None = None  # of this pass
         self._wanted: SampledTokens | None = None
         self._returned: list[_Returned] = []  # by the head in this pass, in place of logits
         self._can_replace: bool | None = None  # None: not tried yet
@@ -49,7 +54,7 @@ class SamplingHead:
         """Return (logprobs [N], entropies [N]); `run_model` returns what the model makes of its head's output."""
         if self._can_replace is None:
             self._can_replace = self._is_left_alone(run_model, tokens)
-        output = self._run(run_model, tokens)
+        output = self._run(run_model, tokens.positions, tokens)
         if not self._returned:
             return logprobs_and_entropies(
                 output,
@@ -70,19 +75,25 @@ class SamplingHead:
             return False
         devices = [tokens.targets.device] if tokens.targets.is_cuda else []
         with torch.no_grad(), torch.random.fork_rng(devices):
-            output = self._run(run_model, tokens)
+            output = self._run(run_model, tokens.positions, tokens)
         return self._returned[0].is_still(output)
 
-    def _run(self, run_model: Callable[[], Tensor], tokens: SampledTokens) -> Tensor:
-        self._wanted, self._returned = tokens, []
+    def logits(self, run_model: Callable[[], Tensor], rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the head's output at these positions, [N, its width], as the model returns it."""
+        return self._run(run_model, (rows, columns), None)
+
+    def _run(
+        self, run_model: Callable[[], Tensor], positions: tuple[Tensor, Tensor], tokens: SampledTokens | None
+    ) -> Tensor:
+        self._positions, self._wanted, self._returned = positions, tokens, []
         try:
             return run_model()
         finally:
-            self._wanted = None
+            self._positions = self._wanted = None
 
     def _forward(self, hidden: Tensor) -> Tensor:
         tokens = self._wanted
-        chosen = hidden if tokens is None else hidden[tokens.rows, tokens.columns]
+        chosen = hidden if self._positions is None else hidden[self._positions]
         if tokens is None or self._gets_logits(len(chosen)):
             logits: Tensor = self._plain(chosen)
             return logits
