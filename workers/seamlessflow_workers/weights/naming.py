@@ -23,8 +23,6 @@ _STACKED = re.compile(r"(?P<module>.*\.experts)\.(?P<kind>gate_up_proj|down_proj
 _OF_EXPERT = re.compile(
     r"(?P<module>.*\.experts)\.(?P<expert>\d+)\.(?P<projection>gate|up|down)_proj\.weight"
 )
-_LAYER = re.compile(r"(?:(?:model|language_model)\.)*layers\.(?P<number>\d+)\.")
-_PREDICTOR = re.compile(r"(?:^|\.)mtp(?:_layers)?\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +81,3 @@ def publication_order(name: str) -> tuple[str, int, str]:
         return name, 0, ""
     kind = "down" if piece["projection"] == "down" else "gate_up"
     return f"{piece['module']}.{kind}_proj", int(piece["expert"]), piece["projection"]
-
-
-def is_beside_model(name: str, *, num_layers: int) -> bool:
-    """Whether a tensor of a folder belongs to layers that only predict further tokens (multi-token prediction).
-
-    They follow the last layer of the model (DeepSeek-V3, GLM-4.5) or have a module of their own (Qwen3-Next). Neither
-    the trainer nor an engine that samples one token at a time uses them.
-    """
-    if _PREDICTOR.search(name):
-        return True
-    layer = _LAYER.match(name)
-    return layer is not None and int(layer["number"]) >= num_layers

@@ -1,39 +1,32 @@
 """Checks that a model folder has the layers that a spec names, by the headers of its safetensors files."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.files.safetensors_headers import header_read
+from seamlessflow.core.model_tensors import adaptable_layers, is_of_routed_expert
 
 
 def lora_targets_check(folder: Path, targets: list[str]) -> None:
-    """Refuse a name with which no layer of the model ends. Raises ApplicationError naming the field.
-
-    Routers and routed experts are no layers that an adapter could change.
-    """
+    """Refuse a name with which no layer that can be adapted ends. Raises ApplicationError naming the field."""
     matrices = _matrices(folder)
-    layers = matrices - _routed(matrices)
+    is_mixture = any(map(is_of_routed_expert, matrices))
+    layers = adaptable_layers(matrices, is_mixture=is_mixture)
     for target in targets:
-        if not _ends(target, layers):
-            known = sorted({name.rsplit(".", 1)[-1] for name in layers if ".layers." in name})
-            reason = (
-                "is part of routed experts, which adapters leave as they are"
-                if _ends(target, matrices)
-                else "is not a linear layer of the model"
-            )
-            raise field_error(
-                "train.lora.target_modules", f"{target!r} {reason}; accepted: {', '.join(known)}"
-            )
+        if _ends(target, layers):
+            continue
+        known = sorted({name.rsplit(".", 1)[-1] for name in layers if ".layers." in name})
+        reason = (
+            "is part of experts or of layers like them, and an adapter of such a model changes attention only"
+            if _ends(target, matrices)
+            else "is not a linear layer of the model"
+        )
+        raise field_error("train.lora.target_modules", f"{target!r} {reason}; accepted: {', '.join(known)}")
 
 
-def _ends(target: str, names: set[str]) -> bool:
+def _ends(target: str, names: Iterable[str]) -> bool:
     return any(name == target or name.endswith(f".{target}") for name in names)
-
-
-def _routed(names: set[str]) -> set[str]:
-    """Return the experts of a mixture and the routers before them."""
-    blocks = {name.partition(".experts.")[0] for name in names if ".experts." in name}
-    return {name for name in names if ".experts." in name or name.removesuffix(".gate") in blocks}
 
 
 def _matrices(folder: Path) -> set[str]:

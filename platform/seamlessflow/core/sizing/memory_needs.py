@@ -106,28 +106,38 @@ def engine_need(spec: JobSpec, shape: ModelShape) -> Need:
 
 
 def trainer_need(spec: JobSpec, shape: ModelShape) -> Need:
-    """Return what each training process needs, one of which has a device."""
+    """Return what each training process needs, one of which has a device.
+
+    What ZeRO does not shard is whole on each, except for experts that are spread over several of them.
+    """
     train = spec.train
     num_frozen, num_trained = 0, shape.num_parameters
     if train.lora is not None:
         num_frozen = shape.num_parameters
         num_trained = shape.num_adapter_parameters(train.lora.rank, train.lora.target_modules)
+    num_elsewhere = shape.num_routed_parameters - -(-shape.num_routed_parameters // train.parallel.expert)
+    policy = _trained(spec, num_trained, num_frozen, num_elsewhere=num_elsewhere)
     # A critic trains all of its weights, whatever the policy does.
     critic = _trained(spec, shape.num_parameters, of="critic's ") if spec.algorithm.needs_critic else ()
     activations = Part(
         "activations", _activation_bytes(spec, shape), is_sharded=False, certainty=Certainty.USUAL
     )
-    return Need((*_trained(spec, num_trained, num_frozen), *critic, activations))
+    return Need((*policy, *critic, activations))
 
 
-def _trained(spec: JobSpec, num_trained: int, num_frozen: int = 0, *, of: str = "") -> tuple[Part, ...]:
-    """Return what a model with an optimizer needs; `of` begins the names of its parts."""
+def _trained(
+    spec: JobSpec, num_trained: int, num_frozen: int = 0, *, num_elsewhere: int = 0, of: str = ""
+) -> tuple[Part, ...]:
+    """Return what a model with an optimizer needs. `num_elsewhere`: parameters that each process leaves to others;
+    `of` begins the names of the parts."""
     width, stage = BYTES_OF[spec.model.dtype], spec.train.zero_stage
     master = MASTER_BYTES if spec.model.dtype is Dtype.BFLOAT16 else 0
+    num_weights = num_trained + num_frozen - (num_elsewhere if stage < 3 else 0)
+    num_gradients = num_trained - (num_elsewhere if stage < 2 else 0)
     return (
-        Part(f"{of}weights", (num_trained + num_frozen) * width, is_sharded=stage >= 3),
+        Part(f"{of}weights", num_weights * width, is_sharded=stage >= 3),
         Part(f"{of}optimizer states", num_trained * (MOMENT_BYTES + master), is_sharded=stage >= 1),
-        Part(f"{of}gradients", num_trained * GRADIENT_BYTES, is_sharded=stage >= 2),
+        Part(f"{of}gradients", num_gradients * GRADIENT_BYTES, is_sharded=stage >= 2),
     )
 
 

@@ -5,9 +5,12 @@ tensors, because no formula knows every family; what one token keeps in an engin
 """
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import msgspec
+
+from seamlessflow.core.model_tensors import adaptable_layers, is_beside_model, is_of_routed_expert
 
 LINEAR_LAYERS = frozenset(
     {"linear_attention", "mamba", "recurrent"}
@@ -20,7 +23,8 @@ class InvalidModelConfig(ValueError):
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """`cached_values`: the numbers that one token keeps in all layers of an engine's cache; `adapted_sizes`: the input
-    plus output features of each layer that an adapter may change, summed for each name."""
+    plus output features of each layer that an adapter may change, summed for each name; `num_routed_parameters`: those
+    of experts among which a router chooses."""
 
     num_parameters: int
     num_layers: int
@@ -30,6 +34,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary_size: int
     cached_values: int
     adapted_sizes: dict[str, int] = {}
+    num_routed_parameters: int = 0
 
     def num_adapter_parameters(self, rank: int, target_modules: Iterable[str]) -> int:
         """Return the size of a LoRA adapter: rank × (inputs + outputs) for each layer; no targets: all of them."""
@@ -44,26 +49,32 @@ def model_shape(config: Mapping[str, Any], tensors: Iterable[tuple[str, tuple[in
     num_layers, hidden_size = _number(config, "num_hidden_layers"), _number(config, "hidden_size")
     num_heads = _number(config, "num_attention_heads")
     num_kv_heads = _number(config, "num_key_value_heads", num_heads)
-    num_parameters = 0
-    adapted: dict[str, int] = {}
-    for name, shape in tensors:
-        size = 1
-        for length in shape:
-            size *= length
-        num_parameters += size
-        module = name.removesuffix(".weight").rsplit(".", 1)[-1]
-        if name.endswith(".weight") and len(shape) == 2 and ".layers." in name:
-            adapted[module] = adapted.get(module, 0) + sum(shape)
+    sizes = {name: shape for name, shape in tensors if not is_beside_model(name, num_layers=num_layers)}
+    routed = [prod(shape) for name, shape in sizes.items() if is_of_routed_expert(name)]
     return ModelShape(
-        num_parameters=num_parameters,
+        num_parameters=sum(map(prod, sizes.values())),
         num_layers=num_layers,
         hidden_size=hidden_size,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         vocabulary_size=_number(config, "vocab_size"),
         cached_values=_num_caching_layers(config, num_layers) * _cached_per_layer(config, num_kv_heads),
-        adapted_sizes=adapted,
+        adapted_sizes=_adapted_sizes(sizes, is_mixture=bool(routed)),
+        num_routed_parameters=sum(routed),
     )
+
+
+def _adapted_sizes(shapes: Mapping[str, tuple[int, ...]], *, is_mixture: bool) -> dict[str, int]:
+    layers = [
+        name
+        for name, shape in shapes.items()
+        if name.endswith(".weight") and len(shape) == 2 and ".layers." in name
+    ]
+    found: dict[str, int] = {}
+    for name in adaptable_layers(layers, is_mixture=is_mixture):
+        layer = name.removesuffix(".weight").rsplit(".", 1)[-1]
+        found[layer] = found.get(layer, 0) + sum(shapes[name])
+    return found
 
 
 def _cached_per_layer(config: Mapping[str, Any], num_kv_heads: int) -> int:

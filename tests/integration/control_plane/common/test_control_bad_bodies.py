@@ -193,22 +193,22 @@ def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -
     assert b"model.safetensors" in submit("k_proj").content
 
 
-def test_adapter_of_routed_experts_is_refused(cast: Cast) -> None:
-    block = "model.layers.0.mlp"
-    layers = ("gate", "experts.0.gate_proj", "experts.1.gate_proj", "shared_experts.up_proj")
-    tensors = {f"{block}.{name}.weight": np.zeros((2, 2), dtype=np.float32) for name in layers}
+def test_adapter_of_experts_is_refused(cast: Cast) -> None:
+    layers = ("mlp.gate", "mlp.experts.0.gate_proj", "mlp.shared_experts.up_proj", "self_attn.q_proj")
+    tensors = {f"model.layers.0.{name}.weight": np.zeros((2, 2), dtype=np.float32) for name in layers}
     save_file(tensors, cast.model / "model.safetensors")
 
     def submit(target: str) -> HttpResponse:
         return cast.owner.call("POST", "jobs", cast.spec(train={"lora": {"target_modules": [target]}}))
 
-    assert submit("up_proj").status_code == 201
-    for target in ("gate", "gate_proj"):
+    assert submit("q_proj").status_code == 201
+    for target in ("gate", "gate_proj", "up_proj"):
         refused = submit(target)
         assert refused.status_code == 400
         (fault,) = json.loads(refused.content)["errors"]
         assert fault["detail"] == (
-            f"{target!r} is part of routed experts, which adapters leave as they are; accepted: up_proj"
+            f"{target!r} is part of experts or of layers like them, and an adapter of such a model changes attention "
+            "only; accepted: q_proj"
         )
 
 

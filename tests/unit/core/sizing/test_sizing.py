@@ -115,6 +115,32 @@ def test_a_critic_is_a_second_model_that_trains_all_its_weights() -> None:
     assert bytes_of(critic, "critic's optimizer states") == bytes_of(whole, "optimizer states")
 
 
+def mixture() -> ModelShape:
+    """Of 8 experts in each layer, and with a layer that predicts a further token."""
+    block = [(f"mlp.experts.{number}.up_proj", (100, 50)) for number in range(8)]
+    layer = [("self_attn.q_proj", (50, 50)), ("mlp.shared_experts.up_proj", (10, 50)), *block]
+    named = [(f"model.layers.{place}.{name}.weight", shape) for place in range(3) for name, shape in layer]
+    return model_shape(CONFIG | {"num_hidden_layers": 2}, named)
+
+
+def test_a_mixture_counts_routed_experts_apart_and_leaves_out_what_is_not_loaded() -> None:
+    shape = mixture()
+    assert shape.num_routed_parameters == 2 * 8 * 100 * 50
+    assert shape.num_parameters == shape.num_routed_parameters + 2 * (50 * 50 + 10 * 50)
+    assert shape.adapted_sizes == {"q_proj": 2 * 100}, "adapters change attention only"
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_spread_experts_are_on_one_process_each(stage: int) -> None:
+    shape = mixture()
+    spread = spec(train={"num_ranks": 4, "zero_stage": stage, "parallel": {"expert": 4}})
+    need = trainer_need(spread, shape)
+    dense = shape.num_parameters - shape.num_routed_parameters
+    whole = dense + shape.num_routed_parameters / 4
+    share = {one: whole if stage < one else shape.num_parameters / 4 for one in (2, 3)}
+    assert need.least_bytes(4) == 12 * shape.num_parameters / 4 + 4 * share[2] + 2 * share[3]
+
+
 def test_checkpointing_keeps_only_the_inputs_of_layers() -> None:
     whole, few = (
         bytes_of(trainer_need(spec(train={"gradient_checkpointing": on}), SHAPE), "activations")

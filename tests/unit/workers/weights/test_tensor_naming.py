@@ -3,9 +3,8 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
-from seamlessflow_workers.weights.naming import is_beside_model, pieces_of, publication_order, router_names
+from seamlessflow_workers.weights.naming import pieces_of, publication_order, router_names
 
 NUM_EXPERTS, INNER, HIDDEN = 3, 2, 5
 BLOCK = "model.layers.1.mlp"
@@ -54,23 +53,6 @@ def test_pieces_of_a_parameter_lie_side_by_side_when_published() -> None:
     pieces = pieces_of(SHAPES, ())
     parameters = [pieces[name].parameter for name in sorted(pieces, key=publication_order)]
     assert sum(before != after for before, after in pairwise(parameters)) == len(SHAPES) - 1
-
-
-@pytest.mark.parametrize(
-    "name,is_beside",
-    [
-        ("model.layers.61.mlp.experts.3.gate_proj.weight", True),
-        ("model.layers.61.eh_proj.weight", True),
-        ("model.language_model.layers.61.enorm.weight", True),
-        ("mtp.layers.0.input_layernorm.weight", True),
-        ("model.mtp_layers.0.norm.weight", True),
-        ("model.layers.60.mlp.experts.61.gate_proj.weight", False),
-        ("model.visual.layers.70.norm.weight", False),
-        ("lm_head.weight", False),
-    ],
-)
-def test_only_layers_that_predict_further_tokens_are_beside_the_model(name: str, is_beside: bool) -> None:
-    assert is_beside_model(name, num_layers=61) == is_beside
 
 
 def test_router_is_the_gate_of_a_block_with_experts() -> None:

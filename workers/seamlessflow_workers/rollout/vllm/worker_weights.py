@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seamlessflow.core.model_tensors import is_beside_model
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, WeightUpdates
 from seamlessflow_workers.weights.model_folder import folder_shapes
-from seamlessflow_workers.weights.naming import is_beside_model
 from seamlessflow_workers.weights.offers import Arrival, WeightsError
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors

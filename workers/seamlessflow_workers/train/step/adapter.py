@@ -1,7 +1,8 @@
 """The LoRA adapter of a policy (arXiv 2106.09685), made by peft.
 
 It takes a loaded model and the job's `train.lora`. It returns the same model with low-rank layers beside its linear
-ones, and the adapter's tensors under the names that peft uses in its files. Invariants: only the adapter takes
+ones (in a mixture of experts: those of attention), and the adapter's tensors under the names that peft uses in its
+files. Invariants: only the adapter takes
 gradients; B is zero at the start, so version 0 is the model itself; the adapter's configuration has the same bytes in
 every process.
 """
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from seamlessflow.core.job_spec import LoraSection
+from seamlessflow.core.model_tensors import adaptable_layers, is_of_routed_expert
 from seamlessflow_workers.train.step_engine import ModelLoadError
 
 _NAME = "default"  # peft's name for a model's only adapter
@@ -60,13 +62,19 @@ class Adapter:
 
 def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str) -> Adapter:
     """Put an adapter into `model`, in place; `source` is named in its configuration. Raises ModelLoadError."""
-    if section.target_modules:
-        _check_targets(model, section.target_modules)
+    is_mixture = any(is_of_routed_expert(name) for name, _ in model.named_parameters())
+    layers = adaptable_layers(_linear_layers(model), is_mixture=is_mixture)
+    _check_targets(model, layers, section.target_modules)
+    if is_mixture and not section.target_modules:
+        # peft's own term would include what it takes for experts.
+        targets: list[str] | str = sorted({_last(name) for name in layers})
+    else:
+        targets = section.target_modules or _ALL_LINEAR
     config = LoraConfig(
         r=section.rank,
         lora_alpha=section.alpha,  # type: ignore[arg-type]  # peft divides it by the rank, so any number works
         lora_dropout=section.dropout,
-        target_modules=section.target_modules or _ALL_LINEAR,
+        target_modules=targets,
         task_type="CAUSAL_LM",
         base_model_name_or_path=source.removeprefix("hub://"),
         inference_mode=False,
@@ -75,18 +83,25 @@ def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str)
     return Adapter(model, config)
 
 
-def _check_targets(model: PreTrainedModel, targets: list[str]) -> None:
+def _linear_layers(model: PreTrainedModel) -> list[str]:
+    """Return the names of all linear layers but the output head."""
     head = model.get_output_embeddings()
-    linear = [
+    return [
         name for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and layer is not head
     ]
+
+
+def _check_targets(model: PreTrainedModel, layers: list[str], targets: list[str]) -> None:
     for target in targets:
-        if not any(name == target or name.endswith(f".{target}") for name in linear):
-            known = sorted({name.rsplit(".", 1)[-1] for name in linear})
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
             raise ModelLoadError(
-                f"train.lora.target_modules: {target!r} is no linear layer of {type(model).__name__}; "
-                f"it has {', '.join(known)}"
+                f"train.lora.target_modules: {target!r} is no linear layer of {type(model).__name__} that can be "
+                f"adapted; it has {', '.join(sorted(set(map(_last, layers))))}"
             )
+
+
+def _last(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
 
 
 def _config_encode(config: LoraConfig) -> bytes:

@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from seamlessflow.core.model_tensors import is_beside_model
 from seamlessflow_workers.train.step.expert_ranks import SpreadExperts, named_as_in_model
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.step.process_group import deepspeed
-from seamlessflow_workers.weights.naming import Piece, is_beside_model, pieces_of
+from seamlessflow_workers.weights.naming import Piece, pieces_of
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 logger = logging.getLogger(__name__)

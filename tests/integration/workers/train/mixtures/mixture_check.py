@@ -27,6 +27,7 @@ from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
+from tests.fakes.mixture_models import FAMILIES
 from tests.fixtures.trainer_harness import VOCABULARY, make_batch, make_spec
 from tests.integration.workers.train.step.trainer_deepspeed_check import (
     BETA1,
@@ -41,10 +42,10 @@ LENGTH = 48
 OPTIONS = {"max_grad_norm": 1000.0, "adam_betas": (BETA1, 0.95), "warmup_updates": 0}
 
 
-def spec_of(stage: int, **train: Any) -> JobSpec:
-    return JobSpec.model_validate(
-        {**make_spec(**OPTIONS, zero_stage=stage, **train), "algorithm": {"name": "dapo"}}
-    )
+def spec_of(stage: int, *, dtype: str = "float32", **train: Any) -> JobSpec:
+    spec = make_spec(**OPTIONS, zero_stage=stage, **train)
+    model = {"source": "artifact://test", "dtype": dtype}
+    return JobSpec.model_validate({**spec, "model": model, "algorithm": {"name": "dapo"}})
 
 
 def exact_model(path: Path) -> PreTrainedModel:
@@ -99,8 +100,10 @@ def served(decoder: GenericDecoder, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(rows).log_softmax(-1), torch.stack(chosen)
 
 
-@torch.no_grad()
-def round_trip(engine: TrainEngine, model_path: Path, folder: Path) -> dict[str, Any]:
+def engine_with_version(
+    engine: TrainEngine, model_path: Path, folder: Path, dtype: torch.dtype
+) -> GenericDecoder:
+    """An engine that loads what the trainer publishes; its own weights are random before."""
     version = weights_publish(
         folder,
         engine,
@@ -109,13 +112,20 @@ def round_trip(engine: TrainEngine, model_path: Path, folder: Path) -> dict[str,
         parent_version=0,
         dtype="float32",
         max_bucket_bytes=4096,
+        adapter_config=engine.adapter_config,
     )
     options = LoadOptions(
-        model=model_path, weights=version.folder, dtype=torch.float32, device=torch.device("cpu"),
-        max_model_len=LENGTH, num_slots=1,
+        model=model_path, weights=version.folder, dtype=dtype, device=torch.device("cpu"), max_model_len=LENGTH,
+        num_slots=1,
     )  # fmt: skip
     decoder = load_runner(options)._decoder
     assert isinstance(decoder, GenericDecoder)
+    return decoder
+
+
+@torch.no_grad()
+def round_trip(engine: TrainEngine, model_path: Path, folder: Path) -> dict[str, Any]:
+    decoder = engine_with_version(engine, model_path, folder, torch.float32)
     tokens = torch.randint(VOCABULARY, (LENGTH,), generator=torch.Generator().manual_seed(2))
     untrained = AutoModelForCausalLM.from_pretrained(model_path)
     policy = engine._engine.module.model
@@ -161,7 +171,39 @@ def check(family: str, stage: int, models: Path, folder: Path) -> dict[str, Any]
     }
 
 
+def adapted(family: str, models: Path, folder: Path) -> dict[str, Any]:
+    """An adapter after two steps, of which the first leaves A as it is."""
+    model_path = models / family
+    engine = TrainEngine(model_path, spec_of(1, lora={"rank": 4}))
+    for step in (1, 2):
+        engine.step(noisy_batch(exact_model(model_path), step), step_version=step - 1, optimizer_step=step)
+    layers = sorted({name.split(".")[-3] for name in engine.layouts()})
+    row = round_trip(engine, model_path, folder / f"{family}-adapted")
+    return {**row, "case": f"{family}, adapter", "layers": layers}
+
+
+def narrow(models: Path, folder: Path) -> dict[str, Any]:
+    """A trainer and an engine in bfloat16: what of their weights differs, and what is wider."""
+    model_path = models / "deepseek_v3"
+    engine = TrainEngine(model_path, spec_of(1, dtype="bfloat16"))
+    engine.step(noisy_batch(exact_model(model_path)), step_version=0, optimizer_step=1)
+    decoder = engine_with_version(engine, model_path, folder / "narrow", torch.bfloat16)
+    trained = engine.tensors()
+    served = {name: tensor.contiguous().view(torch.uint8) for name, tensor in decoder.parameters.items()}
+    return {
+        "case": "bfloat16",
+        "differing": [
+            name for name, raw in served.items() if raw.numpy().tobytes() != bytes(trained[name].data)
+        ],
+        "wide": sorted(name for name, raw in trained.items() if raw.dtype == "F32"),
+        "num_tensors": len(served),
+    }
+
+
 def main(models: Path, folder: Path) -> None:
+    print(json.dumps(narrow(models, folder)), flush=True)
+    for family in FAMILIES:
+        print(json.dumps(adapted(family, models, folder)), flush=True)
     for family, stage in CASES:
         print(json.dumps(check(family, stage, models, folder)), flush=True)
 

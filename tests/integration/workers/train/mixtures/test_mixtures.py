@@ -58,6 +58,28 @@ def test_version_has_the_names_of_the_model_folder(rows: dict[str, Any], case: s
     assert all(name.startswith(f"model.layers.{NUM_LAYERS}.") for name in row["left_out"])
 
 
+ATTENTION = {
+    "qwen3_moe": ["k_proj", "o_proj", "q_proj", "v_proj"],
+    "deepseek_v3": ["kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "q_a_proj", "q_b_proj"],
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapter_changes_attention_and_is_merged_by_the_engine(rows: dict[str, Any], family: str) -> None:
+    row = rows[f"{family}, adapter"]
+    assert row["layers"] == ATTENTION[family]
+    assert row["logprob_error"] < 1e-4
+    assert row["logprob_change"] > 0.01
+    assert row["is_routed_alike"]
+
+
+def test_correction_of_a_router_is_never_rounded(rows: dict[str, Any]) -> None:
+    row = rows["bfloat16"]
+    assert row["wide"] == [f"model.layers.{NUM_LAYERS - 1}.mlp.gate.e_score_correction_bias"]
+    assert row["differing"] == []
+    assert row["num_tensors"] > 3 * NUM_EXPERTS
+
+
 @pytest.fixture(scope="module")
 def spread(models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     check = "tests.integration.workers.train.mixtures.expert_ranks_check"

@@ -227,7 +227,7 @@ def test_layer_that_the_model_does_not_have_is_one_clear_sentence(
     trainer.close()
     log = (tmp_path / "trainer.log").read_text()
     assert (
-        "train.lora.target_modules: 'qkv_proj' is no linear layer of Qwen3ForCausalLM; it has down_proj,"
-        in log
+        "train.lora.target_modules: 'qkv_proj' is no linear layer of Qwen3ForCausalLM that can be adapted; it has "
+        "down_proj," in log
     )
     assert "Traceback" not in log
