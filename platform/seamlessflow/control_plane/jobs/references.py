@@ -83,6 +83,19 @@ def model_config_read(folder: Path) -> dict[str, Any]:
     return text if isinstance(text, dict) else config
 
 
+def model_numbers_check(folder: Path) -> None:
+    """Refuse weights that no trainer can train as they are stored. Raises ApplicationError."""
+    quantized = model_config_read(folder).get("quantization_config")
+    if not quantized:
+        return
+    method = str(quantized.get("quant_method")) if isinstance(quantized, dict) else "unknown method"
+    raise field_error(
+        "model.source",
+        f"the weights of {folder.name} are quantised ({method}); convert them to bfloat16 or float32 first, because "
+        "they are trained",
+    )
+
+
 def model_context_check(folder: Path, *, max_model_len: int) -> None:
     """Refuse sequences that are longer than the model has positions for. Raises ApplicationError."""
     field = "model.max_model_len"

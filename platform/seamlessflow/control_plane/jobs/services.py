@@ -38,6 +38,7 @@ from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import (
     model_context_check,
+    model_numbers_check,
     model_resolve,
     references_hold,
     tasks_resolve,
@@ -120,6 +121,7 @@ def _submit(
     model = model_resolve(reference=spec.model.source, project_id=project.id, holds=holds)
     model_path = model.path
     spec = _family_recorded(spec, model_path)
+    model_numbers_check(model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     experts_check(model_path, spec.train)
     heads_check(model_path, spec.train)

@@ -169,6 +169,15 @@ def test_sequences_longer_than_the_models_positions_are_refused(
         assert b"2048" in response.content
 
 
+def test_quantised_weights_are_refused_by_their_method(cast: Cast) -> None:
+    (cast.model / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "fp8"}}))
+    refused = cast.owner.call("POST", "jobs", cast.spec())
+    assert refused.status_code == 400
+    (fault,) = json.loads(refused.content)["errors"]
+    assert fault["field"] == "model.source"
+    assert "are quantised (fp8); convert them to bfloat16 or float32 first" in fault["detail"]
+
+
 def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -> None:
     layers = ("q_proj", "k_proj", "norm")
     tensors = {

@@ -179,7 +179,7 @@ def adapted(family: str, models: Path, folder: Path) -> dict[str, Any]:
         engine.step(noisy_batch(exact_model(model_path), step), step_version=step - 1, optimizer_step=step)
     layers = sorted({name.split(".")[-3] for name in engine.layouts()})
     row = round_trip(engine, model_path, folder / f"{family}-adapted")
-    return {**row, "case": f"{family}, adapter", "layers": layers}
+    return {"case": f"{family}, adapter", "layers": layers, **row}
 
 
 def narrow(models: Path, folder: Path) -> dict[str, Any]:
