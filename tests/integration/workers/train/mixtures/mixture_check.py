@@ -182,6 +182,24 @@ def adapted(family: str, models: Path, folder: Path) -> dict[str, Any]:
     return {"case": f"{family}, adapter", "layers": layers, **row}
 
 
+def frozen(models: Path, folder: Path) -> dict[str, Any]:
+    """Routers that are kept: which tensors a step changes, and whether a checkpoint without them can be read."""
+    model_path = models / "qwen3_moe"
+    engine = TrainEngine(model_path, spec_of(2, freeze_router=True))
+    before = engine.tensors()
+    engine.step(noisy_batch(exact_model(model_path)), step_version=0, optimizer_step=1)
+    after = engine.tensors()
+    engine.state_save(folder / "frozen", "state")
+    fresh = TrainEngine(model_path, spec_of(2, freeze_router=True))
+    fresh.state_load(folder / "frozen", "state")
+    resumed = fresh.tensors()
+    return {
+        "case": "frozen routers",
+        "changed": [name for name, raw in after.items() if bytes(raw.data) != bytes(before[name].data)],
+        "is_resumed": all(bytes(raw.data) == bytes(resumed[name].data) for name, raw in after.items()),
+    }
+
+
 def narrow(models: Path, folder: Path) -> dict[str, Any]:
     """A trainer and an engine in bfloat16: what of their weights differs, and what is wider."""
     model_path = models / "deepseek_v3"
@@ -202,6 +220,7 @@ def narrow(models: Path, folder: Path) -> dict[str, Any]:
 
 def main(models: Path, folder: Path) -> None:
     print(json.dumps(narrow(models, folder)), flush=True)
+    print(json.dumps(frozen(models, folder)), flush=True)
     for family in FAMILIES:
         print(json.dumps(adapted(family, models, folder)), flush=True)
     for family, stage in CASES:

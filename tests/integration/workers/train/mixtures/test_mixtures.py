@@ -58,6 +58,14 @@ def test_version_has_the_names_of_the_model_folder(rows: dict[str, Any], case: s
     assert all(name.startswith(f"model.layers.{NUM_LAYERS}.") for name in row["left_out"])
 
 
+def test_frozen_routers_stay_and_everything_else_is_trained(rows: dict[str, Any]) -> None:
+    row = rows["frozen routers"]
+    assert not any(name.endswith(".gate.weight") for name in row["changed"])
+    assert any(".experts." in name for name in row["changed"])
+    assert "model.embed_tokens.weight" in row["changed"]
+    assert row["is_resumed"]
+
+
 ATTENTION = {
     "qwen3_moe": ["k_proj", "o_proj", "q_proj", "v_proj"],
     "deepseek_v3": ["kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "q_a_proj", "q_b_proj"],
