@@ -33,8 +33,6 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
 )
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
@@ -68,12 +66,11 @@ class Kind(StrEnum):
     GENERIC_TIED = "embedded-generic-qwen3-tied"
     LATENT_MIXTURE = "embedded-generic-deepseek-v3-untied"
     VLLM_TIED = "vllm-qwen3-tied"
-    VLLM_MIXTURE = "vllm-qwen3-moe-untied"
+    VLLM_UNTIED = "vllm-llama-untied"
 
 
 WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
-MIXTURES = (Kind.LATENT_MIXTURE, Kind.VLLM_MIXTURE)  # of experts
-VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_MIXTURE)
+VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_UNTIED)
 
 
 def engine_params(*kinds: Kind) -> list[Any]:
@@ -264,10 +261,8 @@ def _build_model(kind: Kind, *, seed: int) -> PreTrainedModel:
         common |= {"hidden_size": 128, "head_dim": 32, "initializer_range": 0.1}
     experts: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
     torch.manual_seed(seed)
-    if kind is Kind.LLAMA_UNTIED:
+    if kind in (Kind.LLAMA_UNTIED, Kind.VLLM_UNTIED):
         model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**common))
-    elif kind is Kind.VLLM_MIXTURE:
-        model = Qwen3MoeForCausalLM(Qwen3MoeConfig(num_experts=8, **common, **experts))
     elif kind is Kind.LATENT_MIXTURE:
         latent: dict[str, Any] = {
             "q_lora_rank": 24,
@@ -439,7 +434,9 @@ async def _serve(
     return f"http://127.0.0.1:{app.addresses[0][1]}"
 
 
-@pytest.fixture(params=engine_params(*(kind for kind in Kind if kind not in MIXTURES)))
+@pytest.fixture(
+    params=engine_params(*(kind for kind in Kind if kind not in (Kind.LATENT_MIXTURE, Kind.VLLM_UNTIED)))
+)
 async def engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)
 

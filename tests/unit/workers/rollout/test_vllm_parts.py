@@ -17,6 +17,7 @@ from seamlessflow_workers.rollout.vllm.options import (
     UNKNOWN_CPU_CACHE_BYTES,
     cpu_cache_bytes,
     engine_arguments,
+    refusal,
 )
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 from seamlessflow_workers.weights.offers import WeightsError
@@ -63,6 +64,14 @@ def test_cache_of_a_cpu_holds_what_may_run_twice_over(tmp_path: Path) -> None:
     assert cpu_cache_bytes(tmp_path, "float32", num_tokens=100_000) == 2 * 100_000 * per_token
     assert cpu_cache_bytes(tmp_path, "bfloat16", num_tokens=10) == MIN_CPU_CACHE_BYTES
     assert cpu_cache_bytes(tmp_path / "absent", "float32", num_tokens=10) == UNKNOWN_CPU_CACHE_BYTES
+
+
+def test_mixtures_of_experts_are_refused_on_a_cpu_only(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_experts": 8}))
+    assert "use rollout.engine embedded, or a GPU" in (refusal(tmp_path, "cpu") or "")
+    assert refusal(tmp_path, "cuda") is None
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    assert refusal(tmp_path, "cpu") is None
 
 
 def weights_of(model: Path, *, is_tied: bool) -> WorkerWeights:

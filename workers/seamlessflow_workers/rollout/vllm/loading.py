@@ -9,6 +9,7 @@ from vllm.platforms import current_platform
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from seamlessflow_workers.rollout.serving.served_engine import ModelLimits
+from seamlessflow_workers.rollout.vllm.options import refusal
 
 
 class ModelRefused(ValueError):
@@ -21,6 +22,8 @@ def load_llm(engine_arguments: dict[str, Any], *, device: str) -> AsyncLLM:
         raise ModelRefused(
             f"this vLLM was built for {current_platform.device_type or 'no device'}, but --device is {device}"
         )
+    if reason := refusal(Path(engine_arguments["model"]), device):
+        raise ModelRefused(reason)
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments))
     except (ValueError, OSError, RuntimeError) as error:

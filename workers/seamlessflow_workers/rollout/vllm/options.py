@@ -33,6 +33,7 @@ WORKER_EXTENSION = (
 )
 GUIDE_MASKS = "seamlessflow_workers.rollout.vllm.guide_masks:GuideMasks"
 WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
+_NUM_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")  # as families name it
 
 
 def set_environment(device: str) -> None:
@@ -75,6 +76,20 @@ def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         "enable_sleep_mode": True,
         "gpu_memory_utilization": arguments.gpu_memory_utilization,
     }
+
+
+def refusal(model: Path, device: str) -> str | None:
+    """Return why vLLM is not asked to serve the model on this device; None if it is."""
+    try:
+        config = json.loads((model / "config.json").read_text())
+    except (OSError, ValueError):
+        return None  # vLLM will report what is wrong with it
+    if device != "cpu" or not any(config.get(name) for name in _NUM_EXPERTS):
+        return None
+    return (
+        "vLLM's build for CPUs gives mixtures of experts other logprobs than their weights have once weights were "
+        "updated in place; use rollout.engine embedded, or a GPU"
+    )
 
 
 def cpu_cache_bytes(model: Path, dtype: str, *, num_tokens: int) -> int:
