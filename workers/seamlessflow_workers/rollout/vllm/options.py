@@ -87,8 +87,8 @@ def refusal(model: Path, device: str) -> str | None:
     if device != "cpu" or not any(config.get(name) for name in _NUM_EXPERTS):
         return None
     return (
-        "vLLM's build for CPUs gives mixtures of experts other logprobs than their weights have once weights were "
-        "updated in place; use rollout.engine embedded, or a GPU"
+        "vLLM's build for CPUs computes mixtures of experts wrongly once their weights were updated in place; use "
+        "rollout.engine embedded, or a GPU"
     )
 
 
