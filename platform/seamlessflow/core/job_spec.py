@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from seamlessflow.core.admission.rule import RunAhead
 from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.environment.section import EnvironmentSection as EnvironmentSection
 from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.families import ModelFamily
+from seamlessflow.core.rollout.section import EngineKind as EngineKind
+from seamlessflow.core.rollout.section import RolloutSection as RolloutSection
 from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
 from seamlessflow.core.training.memory import memory_problems
@@ -27,22 +28,10 @@ from seamlessflow.core.training.section import TrainObjective as TrainObjective
 from seamlessflow.core.training.section import TrainSection as TrainSection
 from seamlessflow.core.types.dtypes import Dtype as Dtype
 from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.transports import WeightTransport
 
 SPEC_VERSION = 1
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
-
-
-def _more_than_one(group_size: int) -> int:
-    if group_size < 2:
-        raise ValueError(
-            "must be at least 2: advantages compare the sessions of a group, so one session alone teaches nothing"
-        )
-    return group_size
-
-
-class EngineKind(StrEnum):
-    EMBEDDED = "embedded"
-    VLLM = "vllm"
 
 
 class ThinkingRetention(StrEnum):
@@ -66,30 +55,6 @@ class ModelSection(SpecSection):
     thinking_retention: ThinkingRetention = ThinkingRetention.TEMPLATE
     """Whether the reasoning of earlier answers stays in the prompt. Where a template drops it after the next question,
     `template` begins a new branch there, and `all` continues the branch, reasoning included."""
-
-
-class RolloutSection(SpecSection):
-    engine: EngineKind = EngineKind.EMBEDDED
-    """The program that samples: the platform's own small engine (`embedded`) or vLLM."""
-    group_size: Annotated[
-        int, Field(ge=1, le=1024, json_schema_extra={"minimum": 2}), AfterValidator(_more_than_one)
-    ] = 8
-    """Number of sessions per task (G), at least 2."""
-    groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
-    """Number of finished groups that one training step consumes."""
-    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """Sampling temperature for training. If an agent sends its own value, it is overridden, and the
-    override is recorded."""
-    max_tokens_per_turn: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
-    """Maximum number of tokens in one answer."""
-    max_concurrent_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
-    """Maximum number of sessions that each machine with the job's agents keeps open at once."""
-    max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Maximum number of sequences that one engine decodes at once."""
-    run_ahead: RunAhead = RunAhead.AS_NEEDED
-    """How far generation runs ahead of training: `as_needed`, so far that the trainer does not wait, which keeps
-    samples fresh; `to_bound`, as far as `max_staleness` allows. If generation is slower than training, both are the
-    same. Agents from outside are limited by the bound only."""
 
 
 # Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no
@@ -214,6 +179,16 @@ class JobSpec(SpecSection):
     def _memory_options_fit(self) -> "JobSpec":
         for reason in memory_problems(self.train, self.model.dtype):
             raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
+    def _weights_fit_the_cards(self) -> "JobSpec":
+        num_devices = self.rollout.parallel.num_devices
+        if self.train.weight_transport is WeightTransport.CUDA_IPC and num_devices > 1:
+            raise ValueError(
+                f"train.weight_transport: 'cuda_ipc' would put the whole model on each of the {num_devices} devices of "
+                "an engine; accepted with rollout.parallel: file, ipc, nccl, gloo, auto"
+            )
         return self
 
     def on_devices(self, num_devices: int) -> "JobSpec":

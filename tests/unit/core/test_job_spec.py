@@ -168,6 +168,46 @@ def recorded(**changes: Any) -> dict[str, Any]:
     return RECORDED | changes
 
 
+@pytest.mark.parametrize(
+    "rollout, told",
+    [
+        ({"parallel": {"tensor": 2}}, "parallel.tensor: the embedded engine computes on one device, got 2"),
+        (
+            {"parallel": {"pipeline": 4}},
+            "parallel.pipeline: the embedded engine computes on one device, got 4",
+        ),
+        ({"parallel": {"expert": True}}, "parallel.expert: the embedded engine has no expert parallelism"),
+        ({"engine_args": {"block_size": 64}}, "engine_args: block_size are arguments of vLLM"),
+        (
+            {"engine": "vllm", "engine_args": {"dtype": "bfloat16"}},
+            "engine_args.dtype: the platform sets it; use model.dtype",
+        ),
+        ({"engine": "vllm", "engine_args": {"tensor_parallel_size": 2}}, "use rollout.parallel.tensor"),
+        ({"engine": "vllm", "engine_args": {"trust_remote_code": True}}, "a job may not set it; accepted: "),
+        ({"engine": "vllm", "engine_args": {"blok_size": 64}}, "did you mean 'block_size'?"),
+    ],
+)
+def test_what_an_engine_cannot_do_or_the_platform_decides_is_refused_by_name(
+    rollout: dict[str, Any], told: str
+) -> None:
+    assert told in problems(rollout=rollout)["rollout"]
+
+
+def test_arguments_of_vllm_are_plain_values() -> None:
+    detail = problems(rollout={"engine": "vllm", "engine_args": {"block_size": [64]}})
+    assert "must be a number, a text, true or false" in detail["rollout.engine_args.block_size"]
+    given = {"block_size": 64, "enforce_eager": True, "gpu_memory_utilization": 0.5, "kv_cache_dtype": "auto"}
+    rollout = {"engine": "vllm", "engine_args": given, "parallel": {"tensor": 2, "pipeline": 2}}
+    parsed = job_spec_parse(spec(rollout=rollout)).rollout
+    assert (parsed.engine_args, parsed.parallel.num_devices) == (given, 4)
+
+
+def test_weights_of_one_card_cannot_go_to_an_engine_of_several() -> None:
+    rollout = {"engine": "vllm", "parallel": {"tensor": 2}}
+    (detail,) = problems(rollout=rollout, train={"weight_transport": "cuda_ipc"}).values()
+    assert "train.weight_transport: 'cuda_ipc' would put the whole model on each of the 2 devices" in detail
+
+
 def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() -> None:
     parsed = job_spec_parse(recorded())
 

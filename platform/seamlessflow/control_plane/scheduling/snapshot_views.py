@@ -164,6 +164,7 @@ def job_view(
         engine=spec.rollout.engine,
         needs=resolved.needs,
         slots_per_engine=spec.rollout.max_num_seqs,
+        devices_per_engine=spec.rollout.parallel.num_devices,
         pools=pools,
         rollout_tags=frozenset(spec.placement.rollout),
         train_tags=frozenset(spec.placement.train),

@@ -1,7 +1,8 @@
 """How many machines a job could use at this moment, by role.
 
 Takes a job and its live phases, each with its machine. Engines are wanted for the turns that run or wait, without limit
-while nobody has counted them. Training wants all machines of the job's trainer, or none.
+while nobody has counted them, and a machine with many devices runs several. Training wants all machines of the job's
+trainer, or none.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,23 +26,24 @@ class Demand:
     rollout_after: int  # once the batch that is being trained now is published
 
 
-def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool) -> Demand:
+def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool, engines_each: int = 1) -> Demand:
     """Return what an admitted job could use. `held`: its live phases; `is_gathering`: whether
-    machines already stand free or are leaving for its gang, which then does not wait for another batch."""
-    rollout = _rollout(job)
+    machines already stand free or are leaving for its gang, which then does not wait for another batch;
+    `engines_each`: how many of its engines one machine runs."""
+    rollout = _rollout(job, engines_each)
     return Demand(
         rollout=rollout,
         train=job.num_train_machines if _is_training_due(job, held, is_gathering=is_gathering) else 0,
-        rollout_after=max(rollout, _next_batch(job)),
+        rollout_after=max(rollout, _next_batch(job, engines_each)),
     )
 
 
-def _rollout(job: JobView) -> int:
+def _rollout(job: JobView, engines_each: int) -> int:
     if not job.has_rollout or (job.num_remaining_updates == 0 and not job.awaits_evaluation):
         return 0
     if job.engines_wanted is None:
         return UNLIMITED
-    return max(job.engines_wanted, int(_is_beginning(job)))
+    return max(_machines_for(job.engines_wanted, engines_each), int(_is_beginning(job)))
 
 
 def _is_beginning(job: JobView) -> bool:
@@ -52,10 +54,17 @@ def _is_beginning(job: JobView) -> bool:
     return job.has_agents and not (job.num_ready_groups or job.num_unpublished_batches or job.published_batch)
 
 
-def _next_batch(job: JobView) -> int:
+def _next_batch(job: JobView, engines_each: int) -> int:
     if not job.has_rollout or job.num_remaining_updates <= 1:
         return 0
-    return engines_for(job.groups_per_batch * job.group_size, job.slots_per_engine)
+    return _machines_for(
+        engines_for(job.groups_per_batch * job.group_size, job.slots_per_engine), engines_each
+    )
+
+
+def _machines_for(num_engines: int, engines_each: int) -> int:
+    """Return how many machines run that many engines."""
+    return -(-num_engines // engines_each)
 
 
 def engines_for(num_turns: int, slots_per_engine: int) -> int:

@@ -40,12 +40,27 @@ def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 
 def lacks_devices(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Return a reason if the machine has nothing left to compute on, or too few GPUs for the job's ranks."""
-    if role is Role.AGENT or machine.num_devices is None:
+    """Return a reason if the machine has nothing left to compute on, or too few devices for an engine of the job or for
+    its ranks."""
+    if role is Role.AGENT:
         return None
     if machine.num_devices == 0:
         return f"every device of {machine.name} is cordoned"
-    if role is Role.ROLLOUT or not machine.has_gpus or job.least_ranks <= machine.num_devices:
+    return _lacks_for_engine(machine, job) if role is Role.ROLLOUT else _lacks_for_ranks(machine, job)
+
+
+def _lacks_for_engine(machine: MachineView, job: JobView) -> str | None:
+    if job.engines_on(machine) > 0:
+        return None
+    needed = f"an engine of the job needs {job.devices_per_engine} (rollout.parallel)"
+    if machine.num_devices is None:
+        return f"{needed}, but the supervisor of {machine.name} is too old to use several devices"
+    devices = "1 working device" if machine.num_devices == 1 else f"{machine.num_devices} working devices"
+    return f"{machine.name} has {devices}, but {needed}"
+
+
+def _lacks_for_ranks(machine: MachineView, job: JobView) -> str | None:
+    if machine.num_devices is None or not machine.has_gpus or job.least_ranks <= machine.num_devices:
         return None
     working = f"{machine.num_devices} working GPU{'' if machine.num_devices == 1 else 's'}"
     return (

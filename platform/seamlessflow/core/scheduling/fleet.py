@@ -109,12 +109,18 @@ class Fleet:
             self._able[key] = tuple(one for one in self.tagged(key[0]) if self.class_of.get(one.id) in key[1])
         return self._able[key]
 
+    def engines_each(self, job: JobView) -> int:
+        """Return how many engines of the job each machine runs that may roll out for it, at least."""
+        classes = self.classes_for(job, Role.ROLLOUT)
+        return min((job.engines_on(self.classes[number].example) for number in classes), default=1)
+
     def _classes_for(self, job: JobView, role: Role) -> Classes:
         kind = (
             role,
             job.tags_of(role),
             job.pools,
             job.engine,
+            job.devices_per_engine,
             job.trains_in_gangs,
             job.least_ranks,
             job.needs and job.needs.key,

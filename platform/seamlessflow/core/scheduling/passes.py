@@ -79,10 +79,7 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
         if snapshot.held_by(job.id) or (job.state is not JobState.QUEUED and job.id not in failing)
     }
     floors = floors_admit(fleet, homes, jobs, at_work)
-    demands = {
-        job.id: _demand(job, snapshot.held_by(job.id), _is_gathering(fleet, job), resting)
-        for job in floors.served
-    }
+    demands = {job.id: _demand(fleet, job, snapshot.held_by(job.id), resting) for job in floors.served}
     shares = Shares(fleet, homes, floors, demands)
     shares.give()
     targets = machines_place(fleet, shares.allocation, {job.id: job for job in floors.served})
@@ -95,9 +92,11 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     return FleetPlan(snapshot, fleet, floors, demands, shares, targets, agents, displaced, resting)
 
 
-def _demand(job: JobView, held: Sequence[Held], is_gathering: bool, resting: Collection[Owner]) -> Demand:
+def _demand(fleet: Fleet, job: JobView, held: Sequence[Held], resting: Collection[Owner]) -> Demand:
     """Return what a job could use. In a role that waits before it is tried again, that is what it has."""
-    demand = demand_of(job, held, is_gathering=is_gathering)
+    demand = demand_of(
+        job, held, is_gathering=_is_gathering(fleet, job), engines_each=fleet.engines_each(job)
+    )
     if not resting:
         return demand
     num = Counter(phase.role for _, phase in held)

@@ -199,6 +199,7 @@ class JobView:
     owed: int = 0  # 1: it gets a machine more than its share, because others had too many; -1: one less
     engines_wanted: int | None = None  # for the turns that run or wait for an engine; None: unknown
     slots_per_engine: int = 1  # turns that one engine runs at once
+    devices_per_engine: int = 1
     waiting_s: float = field(default=0.0, compare=False)  # since it entered the queue; 0 if it is not queued
     admitted_s: float = field(default=0.0, compare=False)  # since it left the queue
     published_s: float = field(default=inf, compare=False)  # since its last publication
@@ -226,6 +227,10 @@ class JobView:
     agents_wanted: int = 1  # machines that its agents could use now
     agents_kept: int = 1  # machines of agents that it keeps if it has them
     agents_least: int = 1  # machines of agents that it should have whatever the demand
+
+    def engines_on(self, machine: MachineView) -> int:
+        """Return how many engines of the job the machine runs at once."""
+        return (machine.num_devices or 1) // self.devices_per_engine
 
     def tags_of(self, role: Role) -> frozenset[str]:
         """Return every tag that a machine needs to fill `role` for this job."""

@@ -39,25 +39,27 @@ def device_memory(devices: Sequence[Device]) -> DeviceMemory | None:
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """`num_machines`: how many train together; `num_ranks`: training processes of each, None for one a device."""
+    """`num_machines`: how many train together; `num_ranks`: training processes of each, None for one a device;
+    `num_engine_devices`: over how many devices an engine is spread."""
 
     engine: Need | None
     trainer: Need
     num_machines: int
     num_ranks: int | None
+    num_engine_devices: int = 1
 
     @property
     def key(self) -> Hashable:
         """What jobs have in common that fit into the same machines."""
         engine = self.engine.parts if self.engine is not None else None
-        return engine, self.trainer.parts, self.num_machines, self.num_ranks
+        return engine, self.num_engine_devices, self.trainer.parts, self.num_machines, self.num_ranks
 
     def problem(self, role: Role, memory: DeviceMemory) -> str | None:
         """Return why the role does not fit, for people; None if it may."""
         need, who = (self.engine, "an engine") if role is Role.ROLLOUT else (self.trainer, "a trainer")
         if role is Role.AGENT or need is None:
             return None
-        num_devices = 1 if role is Role.ROLLOUT else self._num_trainers(memory)
+        num_devices = self.num_engine_devices if role is Role.ROLLOUT else self._num_trainers(memory)
         least_bytes = need.least_bytes(num_devices, memory.kind)
         if least_bytes <= memory.num_bytes:
             return None
@@ -72,7 +74,7 @@ class JobNeeds:
         the spec leaves that open."""
         num_trainers = self.num_machines * (self.num_ranks or 1)
         return {
-            Role.ROLLOUT.value: None if self.engine is None else self.engine.shown(1),
+            Role.ROLLOUT.value: None if self.engine is None else self.engine.shown(self.num_engine_devices),
             Role.TRAIN.value: self.trainer.shown(num_trainers),
         }
 
@@ -86,4 +88,5 @@ def job_needs(spec: JobSpec, shape: ModelShape) -> JobNeeds:
         trainer=trainer_need(spec, shape),
         num_machines=spec.train.num_machines,
         num_ranks=None if spec.train.num_ranks == AUTO else spec.train.num_ranks,
+        num_engine_devices=spec.rollout.parallel.num_devices,
     )

@@ -77,3 +77,14 @@ def test_a_job_gets_the_machine_that_is_large_enough_and_waits_where_none_is() -
     assert (
         "small has 24.0 GiB of memory, but an engine needs at least 90.0 GiB" in plan.waiting_reasons[job.id]
     )
+
+
+def test_an_engine_that_is_spread_over_devices_needs_its_part_of_the_memory_of_each() -> None:
+    spread = replace(NEEDS, num_engine_devices=4)
+    whole, part = ENGINE.least_bytes(1, "cuda"), ENGINE.least_bytes(4, "cuda")
+    small = DeviceMemory(kind="cuda", num_bytes=part, num_devices=4)
+    assert part < whole
+    assert NEEDS.problem(Role.ROLLOUT, small) is not None
+    assert spread.problem(Role.ROLLOUT, small) is None
+    assert spread.problem(Role.ROLLOUT, replace(small, num_bytes=part - 1)) is not None
+    assert spread.key != NEEDS.key

@@ -1,0 +1,1 @@
+"""What a job asks of the engines that sample for it."""
