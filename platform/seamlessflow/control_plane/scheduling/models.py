@@ -28,13 +28,18 @@ class Phase(models.Model):
     reason = models.TextField(blank=True, default="", help_text="Why the phase is in this state.")
     boot_id = models.UUIDField(null=True, help_text="Boot of the supervisor that took the phase.")
     endpoint = models.CharField(
-        max_length=255, blank=True, default="", help_text="Rollout: base URL of the front."
+        max_length=255, blank=True, default="", help_text="Rollout: base URL of the first front."
+    )
+    engines = models.JSONField(
+        null=True,
+        help_text="Rollout: number, endpoint and version of each engine, and why it was lost; null: an older "
+        "supervisor, whose only engine is the one of `endpoint` and `served_version`.",
     )
     desired_version = models.PositiveBigIntegerField(
-        default=0, help_text="Rollout: the version that the engine should serve."
+        default=0, help_text="Rollout: the version that the engines should serve."
     )
     served_version = models.PositiveBigIntegerField(
-        null=True, help_text="Rollout: the version that the engine serves."
+        null=True, help_text="Rollout: the oldest version that an engine of the phase serves."
     )
     num_batches = models.PositiveIntegerField(
         null=True, help_text="Train: number of updates after which the phase ends by itself."

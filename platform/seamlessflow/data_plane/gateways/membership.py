@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.placement.rendezvous import rendezvous_owner
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.connection import Connection
@@ -25,7 +26,7 @@ from seamlessflow.data_plane.store.gateways import (
 
 LEASE_S = 5.0  # a gateway that has given no sign of life for so long loses its epoch to the others
 
-Demands = Mapping[UUID, int]  # how many turns a gateway has for each engine, by phase
+Demands = Mapping[EngineKey, int]  # how many turns a gateway has for each engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Signed:
 
 
 def _no_demands() -> Demands:
+    return {}
+
+
+def _no_turns() -> Mapping[UUID, int]:
     return {}
 
 
@@ -57,7 +62,7 @@ class Membership:
     name: str  # the base URL at which other gateways reach this one
     public_url: str
     demands: Callable[[], Demands] = _no_demands
-    turns: Callable[[], Demands] = _no_demands  # the most that ran or waited lately, by job
+    turns: Callable[[], Mapping[UUID, int]] = _no_turns  # the most that ran or waited lately, by job
     paces: Callable[[], Paces | None] = _no_paces  # of full engines; None: not due
     on_news: Callable[[Mapping[str, Demands]], None] = _nobody
     epoch: int = 0  # 0: it has not joined yet

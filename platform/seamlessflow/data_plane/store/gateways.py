@@ -17,25 +17,24 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.values import sql_literal
 
 SESSIONS_OVER = "sf_sessions_over"  # the channel: ids of sessions, separated by commas
 MAX_SESSIONS_TOLD = 200  # in one notification, which may have 8000 bytes
-Paces = Mapping[
-    UUID, tuple[float, float]
-]  # tokens sampled while the engine was full, and its seconds, by phase
+Paces = Mapping[EngineKey, tuple[float, float]]  # tokens sampled while the engine was full, and its seconds
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A gateway with a row. `demands`: how many turns it has for each engine, by phase."""
+    """A gateway with a row. `demands`: how many turns it has for each engine."""
 
     epoch: int
     name: str  # the base URL at which other gateways reach it
     public_url: str  # the base URL that its sessions are told
-    demands: Mapping[UUID, int]
+    demands: Mapping[EngineKey, int]
     is_silent: bool = False  # for longer than a lease
 
 
@@ -70,13 +69,13 @@ async def gateway_leave(connection: Connection, epoch: int) -> None:
 async def gateway_sign(
     connection: Connection,
     epoch: int,
-    demands: Mapping[UUID, int],
+    demands: Mapping[EngineKey, int],
     turns: Mapping[UUID, int],
     paces: Paces | None = None,
 ) -> bool:
     """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job; `paces`: tokens
-    and seconds of full engines, by phase, or None if what the row has is new enough."""
-    told = None if paces is None else Jsonb({str(phase): _rounded(*sums) for phase, sums in paces.items()})
+    and seconds of full engines, or None if what the row has is new enough."""
+    told = None if paces is None else Jsonb({str(key): _rounded(*sums) for key, sums in paces.items()})
     cursor = await connection.execute(
         """UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s,
                                          paces = coalesce(%s, paces)
@@ -107,7 +106,7 @@ def _rounded(num_tokens: float, seconds: float) -> list[float]:
     return [round(num_tokens), round(seconds, 1)]
 
 
-def _counts(numbers: Mapping[UUID, int]) -> Jsonb:
+def _counts(numbers: Mapping[UUID, int] | Mapping[EngineKey, int]) -> Jsonb:
     return Jsonb({str(key): number for key, number in numbers.items()})
 
 
@@ -120,7 +119,7 @@ async def gateways_read(connection: Connection, *, lease_s: float) -> list[Membe
     )
     return [
         Member(
-            epoch, name, url, {UUID(phase): number for phase, number in demands.items()}, is_silent=is_silent
+            epoch, name, url, {EngineKey.parse(key): num for key, num in demands.items()}, is_silent=is_silent
         )
         for epoch, name, url, demands, is_silent in await cursor.fetchall()
     ]

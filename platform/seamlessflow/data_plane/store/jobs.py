@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.errors import ApiError
@@ -46,9 +47,24 @@ class Engine:
     version: int
     token: str
     num_slots: int  # sequences it decodes at once
+    replica: int = 0  # its number among the engines of the phase
     machine: str = ""
+    has_siblings: bool = False  # the phase has more engines
     is_behind: bool = False  # it was told to serve a newer version than it serves
     is_too_old: bool = False  # tokens that it samples now are beyond the staleness bound
+
+    @property
+    def key(self) -> EngineKey:
+        return EngineKey(self.phase_id, self.replica)
+
+    @property
+    def noun(self) -> str:
+        """What messages call it."""
+        return (
+            f"engine {self.replica} on {self.machine}"
+            if self.has_siblings
+            else f"the engine on {self.machine}"
+        )
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
@@ -71,34 +87,43 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 
 
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
-    """Read the engine table: active rollout phases with an endpoint and a version.
+    """Read the engine table: the engines of active rollout phases that have an endpoint and a version.
 
-    An engine is too old if everything that it samples now would be beyond the job's staleness bound.
+    The phase of an older supervisor has one engine and no list of them. An engine is too old if everything that it
+    samples now would be beyond the job's staleness bound.
     """
     cursor = await connection.execute(
-        """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
-                  m.name, p.desired_version > p.served_version,
+        """SELECT p.id, e.replica, p.job_id, e.endpoint, e.served_version, p.fence,
+                  (j.spec->'rollout'->>'max_num_seqs')::int, m.name, jsonb_array_length(p.engines) > 1,
+                  p.desired_version > e.served_version,
                   CASE WHEN v.version IS NOT NULL THEN j.published_batch - coalesce(v.batch_number, 0) END,
                   (j.spec->'algorithm'->>'max_staleness')::int
            FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id JOIN cluster_machine m ON m.id = p.machine_id
-           LEFT JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = p.served_version
-           WHERE p.role = %s AND p.state = %s AND p.endpoint <> '' AND p.served_version IS NOT NULL ORDER BY p.id""",
+           CROSS JOIN LATERAL (
+               SELECT * FROM jsonb_to_recordset(p.engines) AS told (replica int, endpoint text, served_version bigint)
+               UNION ALL SELECT 0, p.endpoint, p.served_version WHERE p.engines IS NULL) e
+           LEFT JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = e.served_version
+           WHERE p.role = %s AND p.state = %s AND e.endpoint <> '' AND e.served_version IS NOT NULL
+           ORDER BY p.id, e.replica""",
         [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
     )
     rows = await cursor.fetchall()
     return [
         Engine(
             phase_id=phase,
+            replica=replica,
             job_id=job,
             endpoint=endpoint.rstrip("/"),
             version=version,
             token=front_token(phase, fence, secret=secret),
             num_slots=num_slots,
             machine=machine,
+            has_siblings=bool(has_siblings),
             is_behind=is_behind,
             is_too_old=lag is not None and not StalenessBound(max_lag).allows(lag),
         )
-        for phase, job, endpoint, version, fence, num_slots, machine, is_behind, lag, max_lag in rows
+        for phase, replica, job, endpoint, version, fence, num_slots, *rest in rows
+        for machine, has_siblings, is_behind, lag, max_lag in (rest,)
     ]
 
 

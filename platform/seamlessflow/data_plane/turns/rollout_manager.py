@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from uuid import UUID
 
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
@@ -52,7 +53,7 @@ _session_order = itertools.count()
 class Affinity:
     """The engine that last served a session, the session's place among all that began here, and its stall timer."""
 
-    phase_id: UUID | None = None
+    engine: EngineKey | None = None
     order: int = field(default_factory=_session_order.__next__)
     min_version: int = 0  # engines with an older version may not serve it
     hold: StallTimer = field(default_factory=StallTimer)
@@ -86,7 +87,7 @@ class RolloutManager:
                 engine,
                 pace,
             ):
-                affinity.phase_id = engine.phase_id
+                affinity.engine = engine.key
                 with (
                     self._watch.request(engine, affinity.hold, request) as lifeline,
                     _Failures(self, engine, progress, affinity, lifeline),
@@ -109,7 +110,7 @@ class RolloutManager:
                 engine,
                 pace,
             ):
-                affinity.phase_id = engine.phase_id
+                affinity.engine = engine.key
                 with (
                     self._watch.request(engine, affinity.hold, request) as lifeline,
                     _Failures(self, engine, progress, affinity, lifeline),
@@ -137,7 +138,7 @@ class RolloutManager:
         metrics.HANDOVERS.inc()
         if progress.token_ids:
             metrics.CONTINUATIONS.inc()
-        log.info("turn leaves phase %s after %d tokens: %s", engine.phase_id, progress.num_tokens, why)
+        log.info("turn leaves engine %s after %d tokens: %s", engine.key, progress.num_tokens, why)
 
     def _failed(
         self,
@@ -189,7 +190,7 @@ def is_asked_whole(progress: AnswerProgress) -> bool:
 
 def _wanted(progress: AnswerProgress, sampling: Sampling, affinity: Affinity) -> EngineRequest:
     min_version = max(progress.min_version, affinity.min_version)
-    return EngineRequest(sampling.job_id, affinity.order, min_version, affinity.phase_id)
+    return EngineRequest(sampling.job_id, affinity.order, min_version, affinity.engine)
 
 
 def _request(progress: AnswerProgress, sampling: Sampling) -> GenerateRequest:

@@ -1,4 +1,4 @@
-"""The engine table: takes the rows of rollout phases and gives one engine to each request.
+"""The engine table: takes the engines of rollout phases and gives one engine to each request.
 
 `core/placement/engine_choice` chooses it. If there are several gateways, each has a share of an engine's room
 (`core/placement/shares`), by what all of them said they want a moment ago. Requests for which no engine has room wait
@@ -19,6 +19,7 @@ from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.placement.engine_choice import COOLDOWN_S, EngineSeen, engine_choose
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
@@ -79,7 +80,7 @@ class EngineRequest:
     job_id: UUID
     order: int = 0
     min_version: int = 0
-    preferred: UUID | None = None  # the phase that served the session last
+    preferred: EngineKey | None = None  # the one that served the session last
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -107,7 +108,7 @@ class EnginePool:
     jobs_over: set[UUID] = field(default_factory=set)
     turns: TurnCounts = field(default_factory=TurnCounts)
     read_again: ReadAgain = field(default_factory=ReadAgain)
-    _entries: dict[UUID, _Entry] = field(default_factory=dict)
+    _entries: dict[EngineKey, _Entry] = field(default_factory=dict)
     _by_job: dict[UUID, list[_Entry]] = field(
         default_factory=dict
     )  # the same, so that a turn looks at its own
@@ -116,44 +117,44 @@ class EnginePool:
     _num_held: int = 0
     _paces_told_s: float = -math.inf
     _own: str = ""  # this gateway's name
-    _wanted: Mapping[str, Mapping[UUID, int]] = field(
+    _wanted: Mapping[str, Mapping[EngineKey, int]] = field(
         default_factory=dict
     )  # turns by engine, of each gateway
 
     def table_set(self, engines: Iterable[Engine]) -> None:
         fresh = {}
         for engine in engines:
-            known = self._entries.get(engine.phase_id)
+            known = self._entries.get(engine.key)
             if known is None or known.engine.endpoint != engine.endpoint:
                 known = _entry(engine, self.clock())
             elif engine.version >= known.version:  # a 409 may have revealed a newer version already
                 if engine.version > known.version:
                     known.cooldown_until_s = 0.0
                 known.describe(engine)
-            fresh[engine.phase_id] = known
+            fresh[engine.key] = known
         self._entries, self._by_job = fresh, {}
         for entry in fresh.values():
             self._by_job.setdefault(entry.engine.job_id, []).append(entry)
         self._share()
         self._serve_all()
 
-    def demands(self) -> dict[UUID, int]:
+    def demands(self) -> dict[EngineKey, int]:
         """Return how many turns each engine has or would get if those that wait were spread evenly."""
-        wanted = {phase: entry.num_in_flight for phase, entry in self._entries.items()}
+        wanted = {key: entry.num_in_flight for key, entry in self._entries.items()}
         for job_id, waiters in self._waiters.items():
-            phases = [entry.engine.phase_id for entry in self._by_job.get(job_id, ())]
-            for phase in phases:
-                wanted[phase] += math.ceil(len(waiters) / len(phases))
-        return {phase: number for phase, number in wanted.items() if number}
+            keys = [entry.engine.key for entry in self._by_job.get(job_id, ())]
+            for key in keys:
+                wanted[key] += math.ceil(len(waiters) / len(keys))
+        return {key: number for key, number in wanted.items() if number}
 
-    def paces_due(self) -> dict[UUID, tuple[float, float]] | None:
-        """Return how many tokens each engine sampled and how long it was full, by phase; None if asked lately."""
+    def paces_due(self) -> dict[EngineKey, tuple[float, float]] | None:
+        """Return how many tokens each engine sampled and how long it was full; None if asked lately."""
         now_s = self.clock()
         if now_s < self._paces_told_s + PACES_TOLD_S:
             return None
         self._paces_told_s = now_s
-        paces = {phase: entry.pace.sums(now_s) for phase, entry in self._entries.items()}
-        return {phase: sums for phase, sums in paces.items() if sums is not None}
+        paces = {key: entry.pace.sums(now_s) for key, entry in self._entries.items()}
+        return {key: sums for key, sums in paces.items() if sums is not None}
 
     def num_held(self) -> int:
         """Return how many turns wait for an engine."""
@@ -166,7 +167,7 @@ class EnginePool:
             for job_id, entries in self._by_job.items()
         }
 
-    def shares_set(self, own: str, demands: Mapping[str, Mapping[UUID, int]]) -> None:
+    def shares_set(self, own: str, demands: Mapping[str, Mapping[EngineKey, int]]) -> None:
         """Take this gateway's share of each engine, by what each gateway wants of it; `own` is this one's name."""
         self._own, self._wanted = own, demands
         self._share()
@@ -184,28 +185,28 @@ class EnginePool:
 
     def cool_down(self, engine: Engine) -> None:
         """Give an engine that failed no requests for COOLDOWN_S."""
-        if entry := self._entries.get(engine.phase_id):
+        if entry := self._entries.get(engine.key):
             entry.cooldown_until_s = self.clock() + COOLDOWN_S
             asyncio.get_running_loop().call_later(COOLDOWN_S, self._serve, engine.job_id)
 
-    def suspect(self, phase_id: UUID) -> None:
+    def suspect(self, key: EngineKey) -> None:
         """Give the engine no turns until it is trusted again."""
-        if entry := self._entries.get(phase_id):
+        if entry := self._entries.get(key):
             entry.is_suspected = True
 
-    def trust(self, phase_id: UUID) -> None:
-        if entry := self._entries.get(phase_id):
+    def trust(self, key: EngineKey) -> None:
+        if entry := self._entries.get(key):
             entry.is_suspected = False
             self._serve(entry.engine.job_id)
 
-    def engine(self, phase_id: UUID) -> Engine | None:
+    def engine(self, key: EngineKey) -> Engine | None:
         """Return the engine as the table and its own answers describe it now; None if it is gone."""
-        entry = self._entries.get(phase_id)
+        entry = self._entries.get(key)
         return None if entry is None else entry.engine
 
     def version_seen(self, engine: Engine, version: int | None) -> None:
         """Note the version from an engine's 409; None means that it serves another job."""
-        entry = self._entries.get(engine.phase_id)
+        entry = self._entries.get(engine.key)
         if entry is None:
             return
         if version is None:
@@ -216,9 +217,9 @@ class EnginePool:
 
     def _share(self) -> None:
         now, now_s = self.demands(), self.clock()
-        for phase, entry in self._entries.items():
-            wanted = {name: of_engines.get(phase, 0) for name, of_engines in self._wanted.items()}
-            wanted[self._own] = now.get(phase, 0)
+        for key, entry in self._entries.items():
+            wanted = {name: of_engines.get(key, 0) for name, of_engines in self._wanted.items()}
+            wanted[self._own] = now.get(key, 0)
             entry.share = fair_shares(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
             num_of_others = sum(wanted.values()) - wanted[self._own]
             left = 0 if entry.share is None else entry.capacity - entry.share

@@ -46,7 +46,7 @@ class SuspicionLog:
         self._add(
             engine,
             SUSPECTED,
-            f"the engine on {engine.machine} yielded no token for {silent_s:.1f} s while it held {turns}; "
+            f"{engine.noun} yielded no token for {silent_s:.1f} s while it held {turns}; "
             "it gets no more turns until it samples again",
             {"seconds": round(silent_s, 3), "num_turns": num_turns},
         )
@@ -55,7 +55,7 @@ class SuspicionLog:
         self._add(
             engine,
             REJOINED,
-            f"the engine on {engine.machine} samples again, {away_s:.1f} s after it was suspected",
+            f"{engine.noun} samples again, {away_s:.1f} s after it was suspected",
             {"seconds": round(away_s, 3)},
         )
 
@@ -79,7 +79,7 @@ class SuspicionLog:
 
     def _add(self, engine: Engine, kind: str, reason: str, data: dict[str, Any]) -> None:
         log.warning("%s", reason)
-        data |= {"machine": engine.machine, "phase_id": str(engine.phase_id)}
+        data |= {"machine": engine.machine, "phase_id": str(engine.phase_id), "replica": engine.replica}
         try:
             self._untold.put_nowait(_Event(engine.job_id, kind, reason, data))
         except asyncio.QueueFull:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
-from uuid import UUID
 
 from seamlessflow.core.liveness.stall import ProbeAnswer, StallWatch
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
@@ -109,7 +109,7 @@ class EngineWatch:
         self._client = client
         self._clock = clock
         self._suspicions = suspicions
-        self._watched: dict[UUID, _Watched] = {}
+        self._watched: dict[EngineKey, _Watched] = {}
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -126,12 +126,12 @@ class EngineWatch:
     def table_set(self, engines: Iterable[Engine]) -> None:
         fresh = {}
         for engine in engines:
-            known = self._watched.pop(engine.phase_id, None)
+            known = self._watched.pop(engine.key, None)
             if known is not None and known.engine.endpoint != engine.endpoint:
                 known.stop()
                 known = None
-            fresh[engine.phase_id] = known or _Watched(engine)
-            fresh[engine.phase_id].table_said(engine, self._clock())
+            fresh[engine.key] = known or _Watched(engine)
+            fresh[engine.key].table_said(engine, self._clock())
         for gone in self._watched.values():
             gone.stop()
         self._watched = fresh
@@ -139,7 +139,7 @@ class EngineWatch:
 
     def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> "_Request":
         """Watch a request while the engine works on it; `hold` is its session's stall timer."""
-        watched = self._watched.get(engine.phase_id) or _Watched(engine)  # its row may just have gone
+        watched = self._watched.get(engine.key) or _Watched(engine)  # its row may just have gone
         lifeline = Lifeline(self._clock, watched.stall, len(request.token_ids) // TOKEN_BYTES)
         return _Request(watched, hold, lifeline)
 
@@ -174,7 +174,7 @@ class EngineWatch:
         suspicion = Suspicion(engine, silent_s=stall.silence_s, num_turns=len(watched.lifelines))
         stall.suspected(prefill_s=watched.prefill_s(), update_s=watched.update_s())
         watched.counters = None
-        self._pool.suspect(engine.phase_id)
+        self._pool.suspect(engine.key)
         for lifeline in watched.lifelines:
             lifeline.cut(f"the engine is suspected: it yielded no token for {suspicion.silent_s:.1f} s")
         watched.proving = task_supervised(
@@ -185,17 +185,17 @@ class EngineWatch:
 
     async def _until_proved(self, watched: _Watched) -> None:
         since_s = self._clock()
-        while not await self._proves_itself(watched.engine.phase_id):  # noqa: ASYNC110 - another process
+        while not await self._proves_itself(watched.engine.key):  # noqa: ASYNC110 - another process
             await asyncio.sleep(PROVE_EVERY_S)
         watched.proving = None
         watched.stall.rested()
-        self._pool.trust(watched.engine.phase_id)
+        self._pool.trust(watched.engine.key)
         self._suspicions.ended(watched.engine, away_s=self._clock() - since_s)
         self._count()
 
-    async def _proves_itself(self, phase_id: UUID) -> bool:
+    async def _proves_itself(self, key: EngineKey) -> bool:
         """Return whether the engine samples one token, for any prompt, under the version that it serves now."""
-        engine = self._pool.engine(phase_id)
+        engine = self._pool.engine(key)
         if engine is None:
             return False
         lifeline = Lifeline(self._clock, StallWatch(), num_prompt_tokens=1)
@@ -207,7 +207,7 @@ class EngineWatch:
         except EngineRefused:
             return True  # it read the request
         except (EngineUnavailable, TimeoutError) as error:
-            log.debug("the engine of phase %s stays suspected: %s", phase_id, error)
+            log.debug("%s stays suspected: %s", engine.noun, error)
         return False
 
     def _count(self) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import EngineClient
@@ -59,7 +60,7 @@ class Gateway:
     def sums(self) -> tuple[float, float] | None:
         paces = self.pool.paces_due()
         assert paces is not None
-        return paces.get(PHASE)
+        return paces.get(EngineKey(PHASE))
 
     async def _turn(self, end: asyncio.Event) -> None:
         async with self.pool.acquire(EngineRequest(JOB)) as (_, pace):
@@ -207,4 +208,4 @@ async def test_the_tokens_of_every_answer_count(clock: Clock, is_whole: bool) ->
         assert [piece.num_tokens async for piece in manager.grow(progress, sampling, Affinity())] == [10] * 20
     paces = pool.paces_due()
     assert paces is not None
-    assert paces[PHASE] == pytest.approx((200.0, 20.0))
+    assert paces[EngineKey(PHASE)] == pytest.approx((200.0, 20.0))

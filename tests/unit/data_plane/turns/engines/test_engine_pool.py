@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rollout_manager import Affinity
@@ -14,8 +15,14 @@ NUM_SLOTS = 4
 CAPACITY = 6  # the slots and the turns queued behind them
 
 
-def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
-    return Engine(UUID(int=number), job, f"http://engine-{number}", version, "token", NUM_SLOTS)
+FIRST = EngineKey(UUID(int=1))
+SECOND = EngineKey(UUID(int=2))
+
+
+def engine(number: int, *, version: int = 0, job: UUID = JOB, replica: int = 0, start: int = 0) -> Engine:
+    """`start`: how often it was started again, each time with another front."""
+    endpoint = f"http://engine-{number}-{replica}-{start}"
+    return Engine(UUID(int=number), job, endpoint, version, "token", NUM_SLOTS, replica)
 
 
 class Turns:
@@ -23,7 +30,7 @@ class Turns:
 
     def __init__(self, pool: EnginePool) -> None:
         self.pool = pool
-        self.served: list[tuple[str, UUID]] = []
+        self.served: list[tuple[str, EngineKey]] = []
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -38,7 +45,7 @@ class Turns:
 
     async def _hold(self, name: str, request: EngineRequest) -> None:
         async with self.pool.acquire(request) as (chosen, _):
-            self.served.append((name, chosen.phase_id))
+            self.served.append((name, chosen.key))
             await self._ends[name].wait()
 
 
@@ -74,7 +81,7 @@ async def test_an_engine_that_joins_takes_turns_that_wait_for_a_full_one(
     pool.table_set([engine(1), engine(2)])
     await finalize()
 
-    assert turns.served[-1] == ("late", UUID(int=2))
+    assert turns.served[-1] == ("late", SECOND)
 
 
 async def test_of_those_who_wait_the_session_that_began_first_is_served_first(
@@ -85,9 +92,9 @@ async def test_of_those_who_wait_the_session_that_began_first_is_served_first(
     await turns.start("old", EngineRequest(JOB, order=20))
 
     await turns.end("first 0")
-    assert turns.served[-1] == ("old", UUID(int=1))
+    assert turns.served[-1] == ("old", FIRST)
     await turns.end("first 1")
-    assert turns.served[-1] == ("young", UUID(int=1))
+    assert turns.served[-1] == ("young", FIRST)
 
 
 async def test_a_turn_that_needs_a_newer_version_holds_up_nobody_behind_it(
@@ -96,12 +103,12 @@ async def test_a_turn_that_needs_a_newer_version_holds_up_nobody_behind_it(
     pool.table_set([engine(1, version=3)])
     await turns.start("ahead", EngineRequest(JOB, order=1, min_version=4))
     await turns.start("behind", EngineRequest(JOB, order=2, min_version=3))
-    assert turns.served == [("behind", UUID(int=1))]
+    assert turns.served == [("behind", FIRST)]
 
     pool.table_set([engine(1, version=4)])
     await finalize()
 
-    assert turns.served[-1] == ("ahead", UUID(int=1))
+    assert turns.served[-1] == ("ahead", FIRST)
 
 
 async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turns) -> None:
@@ -114,19 +121,19 @@ async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turn
     await finalize()
 
     assert turns.tasks["gone"].cancelled()
-    assert turns.served[-1] == ("next", UUID(int=1))
+    assert turns.served[-1] == ("next", FIRST)
 
 
 async def test_a_session_stays_with_its_engine_and_leaves_one_that_failed(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1), engine(2)])
-    await turns.start("a", EngineRequest(JOB, preferred=UUID(int=2)))
-    await turns.start("b", EngineRequest(JOB, preferred=UUID(int=2)))
+    await turns.start("a", EngineRequest(JOB, preferred=SECOND))
+    await turns.start("b", EngineRequest(JOB, preferred=SECOND))
     pool.cool_down(engine(2))
-    await turns.start("c", EngineRequest(JOB, preferred=UUID(int=2)))
+    await turns.start("c", EngineRequest(JOB, preferred=SECOND))
 
-    assert [phase.int for _, phase in turns.served] == [2, 2, 1]
+    assert [key for _, key in turns.served] == [SECOND, SECOND, FIRST]
 
 
 async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_waits_no_more(
@@ -178,30 +185,29 @@ async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1)])
-    pool.suspect(UUID(int=1))
+    pool.suspect(FIRST)
     await turns.start("held", EngineRequest(JOB))
     pool.table_set([engine(1, version=1)])  # new weights do not prove that the engine works
     await finalize()
     assert turns.served == []
 
-    pool.trust(UUID(int=1))
+    pool.trust(FIRST)
     await finalize()
 
-    assert turns.served == [("held", UUID(int=1))]
+    assert turns.served == [("held", FIRST)]
 
 
 async def test_a_gateway_gets_its_share_of_an_engine_and_what_others_leave(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1)])
-    phase = UUID(int=1)
-    pool.shares_set("a", {"a": {}, "b": {phase: 20}})
+    pool.shares_set("a", {"a": {}, "b": {FIRST: 20}})
     for number in range(CAPACITY):
         await turns.start(str(number), EngineRequest(JOB))
     assert len(turns.served) == 1, "the other gateway wanted all"
 
-    pool.shares_set("a", {"a": {}, "b": {phase: 20}})
-    assert pool.demands() == {phase: CAPACITY}
+    pool.shares_set("a", {"a": {}, "b": {FIRST: 20}})
+    assert pool.demands() == {FIRST: CAPACITY}
     await finalize()
     assert len(turns.served) == CAPACITY // 2
 
@@ -215,7 +221,7 @@ async def test_a_gateway_gets_its_share_of_an_engine_and_what_others_leave(
 
 
 async def test_an_engine_that_joins_is_shared_at_once(pool: EnginePool, turns: Turns) -> None:
-    pool.shares_set("a", {"a": {}, "b": {UUID(int=1): 20}})
+    pool.shares_set("a", {"a": {}, "b": {FIRST: 20}})
     pool.table_set([engine(1)])
     for number in range(CAPACITY):
         await turns.start(str(number), EngineRequest(JOB))
@@ -295,8 +301,77 @@ async def test_fault_8_a_turn_does_not_look_at_the_engines_of_other_jobs(
         await turns.start(f"turn {number}", EngineRequest(JOB))
     await turns.end("turn 0")
 
-    assert {phase for _, phase in turns.served} == {UUID(int=1)}
+    assert {key for _, key in turns.served} == {FIRST}
     assert len(turns.served) == CAPACITY + 1, "one that waited took the place of the one that ended"
     assert counted.num_looked_at == 0
     for task in turns.tasks.values():
         task.cancel()
+
+
+async def test_engines_of_one_phase_are_chosen_suspected_and_cooled_down_one_by_one(
+    pool: EnginePool, turns: Turns
+) -> None:
+    table = [engine(1), engine(1, replica=1)]
+    pool.table_set(table)
+    other = table[1].key
+    for name in ("a", "b"):
+        await turns.start(name, EngineRequest(JOB))
+    assert {key for _, key in turns.served} == {FIRST, other}
+    await turns.start("sticky", EngineRequest(JOB, preferred=other))
+    assert turns.served[-1] == ("sticky", other)
+
+    pool.suspect(other)
+    await turns.start("away", EngineRequest(JOB, preferred=other))
+    assert turns.served[-1] == ("away", FIRST)
+    pool.trust(other)
+    pool.cool_down(table[0])
+    await turns.start("back", EngineRequest(JOB, preferred=FIRST))
+    assert turns.served[-1] == ("back", other)
+    assert pool.demands() == {FIRST: 2, other: 3}
+    assert pool.rooms_by_job()[JOB].num_engines == 2
+
+
+async def test_an_engine_that_was_lost_and_started_again_has_its_room_and_its_fellow_keeps_its_turns(
+    pool: EnginePool, turns: Turns
+) -> None:
+    lost, fellow = engine(1, replica=0), engine(1, replica=1)
+    pool.table_set([lost, fellow])
+    for number in range(2 * CAPACITY):
+        await turns.start(str(number), EngineRequest(JOB))
+    pool.table_set([fellow])
+    await turns.start("held", EngineRequest(JOB))
+    assert pool.num_held() == 1
+    assert pool.demands() == {fellow.key: CAPACITY + 1}
+
+    pool.table_set([engine(1, replica=0, start=1), fellow])
+    await finalize()
+
+    assert turns.served[-1] == ("held", lost.key)
+    assert pool.demands() == {lost.key: 1, fellow.key: CAPACITY}, "turns of the lost one are not its own"
+
+
+async def test_of_two_engines_of_a_phase_the_gateways_share_each_by_what_they_want_of_it(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1), engine(1, replica=1)])
+    other = EngineKey(UUID(int=1), 1)
+    pool.shares_set("a", {"a": {}, "b": {other: 20}})
+    for number in range(CAPACITY + 2):
+        await turns.start(str(number), EngineRequest(JOB))
+    served = [key for _, key in turns.served]
+    assert (served.count(FIRST), served.count(other)) == (CAPACITY // 2, 1), (
+        "what nobody wants is lent equally"
+    )
+
+    pool.shares_set("a", {"a": {}, "b": {other: 20}})
+    await finalize()
+    served = [key for _, key in turns.served]
+    assert (served.count(FIRST), served.count(other)) == (CAPACITY - 1, CAPACITY // 2), (
+        "each by its own demands"
+    )
+
+
+def test_an_engine_is_named_by_its_phase_and_its_number_and_the_first_one_as_ever() -> None:
+    for key in (FIRST, EngineKey(UUID(int=1), 7)):
+        assert EngineKey.parse(str(key)) == key
+    assert str(FIRST) == str(UUID(int=1))
