@@ -8,6 +8,7 @@ notifications are one statement.
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -23,10 +24,11 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.types.tags import Role
 
-# What a caller may set together with the state, with the types in the database. `endpoint` and `served_version` are
-# what a supervisor tells with its report; the others say what follows a drain.
+# What a caller may set together with the state, with the types in the database. `endpoint`, `engines` and
+# `served_version` are what a supervisor tells with its report; the others say what follows a drain.
 FIELDS = {
     "endpoint": "text",
+    "engines": "jsonb",
     "served_version": "bigint",
     "next_role": "text",
     "next_job_id": "uuid",
@@ -34,12 +36,13 @@ FIELDS = {
     "next_reason": "text",
     "drain_grace_s": "float8",
 }
+_NO_ENGINES = "endpoint = '', engines = CASE WHEN p.engines IS NOT NULL THEN '[]'::jsonb END"
 # Moments and ends that belong to a state.
 _OF_STATE = {
     PhaseState.ACTIVE: "active_at = coalesce(p.active_at, %(now)s::timestamptz)",
     PhaseState.DRAINING: "draining_at = %(now)s::timestamptz",
-    PhaseState.ENDED: "ended_at = %(now)s::timestamptz, endpoint = ''",
-    PhaseState.FAILED: "ended_at = %(now)s::timestamptz, endpoint = '', failure_cause = %(cause)s::text",
+    PhaseState.ENDED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}",
+    PhaseState.FAILED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}, failure_cause = %(cause)s::text",
 }
 _LOCK_JOB = """
     SELECT FROM jobs_job WHERE id = (SELECT job_id FROM scheduling_phase WHERE id = %s) FOR NO KEY UPDATE"""
@@ -79,6 +82,8 @@ def phase_move(
 
 def _text(value: object) -> str | None:
     """Return a value as text: whatever it is, PostgreSQL then knows the statement by the same types."""
+    if isinstance(value, list):
+        return json.dumps(value)
     return None if value is None else str(value)
 
 

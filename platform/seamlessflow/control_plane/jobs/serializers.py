@@ -136,6 +136,12 @@ class PolicyVersionOutput(serializers.Serializer):
         return bool(version.checkpoint_uri)
 
 
+class EngineOutput(serializers.Serializer):
+    replica = serializers.IntegerField(help_text="Its number among the engines of the phase, from 0.")
+    served_version = serializers.IntegerField(allow_null=True)
+    problem = serializers.CharField(help_text="Why it was lost, while it restarts; empty while it serves.")
+
+
 class PhaseOutput(serializers.Serializer):
     id = ShownIdField(IdKind.PHASE)
     machine = serializers.CharField(source="machine.name")
@@ -145,7 +151,10 @@ class PhaseOutput(serializers.Serializer):
     state = WordField(PhaseState)
     reason = serializers.CharField()
     desired_version = serializers.IntegerField()
-    served_version = serializers.IntegerField(allow_null=True)
+    served_version = serializers.IntegerField(
+        allow_null=True, help_text="The oldest version that one of its engines serves."
+    )
+    engines = serializers.SerializerMethodField()
     num_batches = serializers.IntegerField(allow_null=True)
     gang_member = serializers.IntegerField(
         allow_null=True,
@@ -158,6 +167,10 @@ class PhaseOutput(serializers.Serializer):
     active_at = serializers.DateTimeField(allow_null=True)
     draining_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    def get_engines(self, phase: Any) -> EngineOutput(many=True):  # type: ignore[valid-type]
+        known = [{"served_version": None, "problem": "", **engine} for engine in phase.engines or []]
+        return EngineOutput(known, many=True).data
 
 
 class EventOutput(serializers.Serializer):

@@ -20,6 +20,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.live_rows import (
     EditRow,
+    EngineRow,
     EventRow,
     GroupRow,
     IntervalRow,
@@ -74,11 +75,23 @@ def phase_row(phase: Phase) -> PhaseRow:
         "fence": phase.fence,
         "desired_version": phase.desired_version,
         "served_version": phase.served_version,
+        "engines": engine_rows(phase),
         "num_batches": phase.num_batches,
         "gang_member": phase.gang_member,
         "leased_at": epoch_ms(phase.leased_at),
         "ended_at": epoch_ms(phase.ended_at),
     }
+
+
+def engine_rows(phase: Phase) -> list[EngineRow]:
+    return [
+        {
+            "replica": engine["replica"],
+            "served_version": engine.get("served_version"),
+            "problem": engine.get("problem", ""),
+        }
+        for engine in phase.engines or ()
+    ]
 
 
 def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) -> MachineRow:

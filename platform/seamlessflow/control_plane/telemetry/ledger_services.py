@@ -20,6 +20,7 @@ from seamlessflow.core.types.ledger import LedgerState
 
 # A restart takes less time; a longer silence means that the machine was down.
 SHORT_GAP = timedelta(seconds=3)
+MAX_ENGINES = 1024  # of one machine; a machine that reports more is not believed
 
 
 # A job may have been deleted meanwhile. A conflict is a second supervisor under the same name; what is stored stays.
@@ -129,8 +130,12 @@ def _row(boot: Boot, item: Interval) -> _Row:
 
 
 def _num_slots(item: Interval) -> int | None:
-    """Return how many requests the engine decodes at once; None if nothing was served or the job is gone."""
+    """Return how many requests the engines decode at once; None if nothing was served or the job is gone."""
     if item.state is not LedgerState.SERVING or item.job_id is None:
         return None
     resolved = specs_load([item.job_id]).get(item.job_id)
-    return None if resolved is None else resolved.spec.rollout.max_num_seqs
+    return (
+        None
+        if resolved is None
+        else resolved.spec.rollout.max_num_seqs * min(max(item.num_engines, 1), MAX_ENGINES)
+    )

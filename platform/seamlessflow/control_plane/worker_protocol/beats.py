@@ -18,7 +18,7 @@ from django.db import connection
 from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat
+from seamlessflow.core.protocol.worker import EngineReport, Heartbeat
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 JOBS_PER_PAGE = 16
@@ -38,6 +38,7 @@ class SeenPhase(msgspec.Struct, frozen=True, kw_only=True):
     state: PhaseState
     boot_id: UUID | None
     endpoint: str
+    engines: list[EngineReport] | None
     served_version: int | None
     num_batches: int | None
     drain_grace_s: float | None
@@ -115,8 +116,8 @@ _MACHINE = f"""
               WHERE recent.role = '{Role.TRAIN}') AS trained_ids) working"""
 _PHASES = f"""(
     SELECT coalesce(json_agg(seen), '[]') FROM (
-        SELECT p.id, p.job_id, p.project_id, p.role, p.fence, p.state, p.boot_id, p.endpoint, p.served_version,
-               p.num_batches, p.drain_grace_s, p.gang_id, p.gang_member, works_from.version, v.uri
+        SELECT p.id, p.job_id, p.project_id, p.role, p.fence, p.state, p.boot_id, p.endpoint, p.engines,
+               p.served_version, p.num_batches, p.drain_grace_s, p.gang_id, p.gang_member, works_from.version, v.uri
         FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id
         CROSS JOIN LATERAL (SELECT CASE p.role WHEN '{Role.ROLLOUT}' THEN p.desired_version
                                                ELSE j.latest_version END AS version) works_from

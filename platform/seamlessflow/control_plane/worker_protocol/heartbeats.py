@@ -7,8 +7,10 @@ fence than the phase's changes nothing. A new boot fails the live phases that th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import transaction
 
 from seamlessflow.control_plane.cluster.device_cordons import device_problems, devices_note
@@ -30,7 +32,13 @@ from seamlessflow.control_plane.worker_protocol.beats import (
 from seamlessflow.control_plane.worker_protocol.fleet_size import fleet_size
 from seamlessflow.control_plane.worker_protocol.orders import reply_build
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, FailureCause, PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
+from seamlessflow.core.protocol.worker import (
+    EngineReport,
+    Heartbeat,
+    HeartbeatReply,
+    PhaseReport,
+    WeightsArrival,
+)
 
 
 def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
@@ -181,11 +189,24 @@ def _news(machine: SeenMachine, heartbeat: Heartbeat) -> list[tuple[SeenPhase, P
     ]
 
 
-def _fresh_facts(phase: SeenPhase, report: PhaseReport) -> dict[str, str | int]:
+def _fresh_facts(phase: SeenPhase, report: PhaseReport) -> dict[str, Any]:
+    """Return what the report tells of the phase's engines and the phase does not say yet, as it is to be stored."""
     if report.state in (PhaseState.ENDED, PhaseState.FAILED):
         return {}
     told = {"endpoint": report.endpoint, "served_version": report.served_version}
-    return {name: value for name, value in told.items() if value not in (None, getattr(phase, name))}
+    fresh: dict[str, Any] = {
+        name: value for name, value in told.items() if value not in (None, getattr(phase, name))
+    }
+    if report.endpoints is not None:
+        engines = [_lasting(engine) for engine in report.endpoints]
+        if engines != phase.engines:
+            fresh["engines"] = msgspec.to_builtins(engines)
+    return fresh
+
+
+def _lasting(engine: EngineReport) -> EngineReport:
+    """Return what is stored of an engine. Its requests come and go."""
+    return msgspec.structs.replace(engine, num_in_flight=0, problem=_storable(engine.problem))
 
 
 def _moves(phase: SeenPhase, report: PhaseReport) -> bool:
@@ -207,12 +228,32 @@ def _reports_apply(machine: SeenMachine, heartbeat: Heartbeat) -> None:
         )
         if fresh and not has_moved:
             _facts_store(machine, phase, fresh)
+        _losses_record(machine, phase, report)
         arrival = report.arrival
         if arrival is not None and arrival.version == fresh.get("served_version"):
             _arrival_record(machine, phase, arrival)
 
 
-def _facts_store(machine: SeenMachine, phase: SeenPhase, fresh: Mapping[str, str | int]) -> None:
+def _losses_record(machine: SeenMachine, phase: SeenPhase, report: PhaseReport) -> None:
+    """Record each engine that was lost since the last report, while others of its phase go on."""
+    known = {engine.replica for engine in phase.engines or () if engine.problem}
+    for engine in report.endpoints or ():
+        if engine.problem and engine.replica not in known:
+            event_record(
+                kind="engine.lost",
+                subject_type=SubjectType.PHASE,
+                subject_id=phase.id,
+                job_id=phase.job_id,
+                project_id=phase.project_id,
+                author=machine.author,
+                reason=_storable(
+                    f"{engine.problem}; it is started again, and the others of {machine.name} go on"
+                ),
+                data={"machine": machine.name, "phase_id": str(phase.id), "replica": engine.replica},
+            )
+
+
+def _facts_store(machine: SeenMachine, phase: SeenPhase, fresh: Mapping[str, Any]) -> None:
     live = Phase.objects.filter(id=phase.id, fence=phase.fence, state__in=sorted(LIVE_PHASE_STATES))
     if live.update(**fresh):
         engines_notify(job_id=phase.job_id)
@@ -224,6 +265,8 @@ def _arrival_record(machine: SeenMachine, phase: SeenPhase, arrival: WeightsArri
         f"perf/weights_{arrival.transport}_s": arrival.seconds,
         f"perf/weights_{arrival.transport}_bytes": float(arrival.num_bytes),
     }
+    if arrival.staged_bytes:
+        values["perf/weights_worker_bytes"] = float(max(arrival.staged_bytes))
     metrics_record(job_id=phase.job_id, project_id=phase.project_id, step=arrival.version, values=values)
     if arrival.fallback:
         event_record(

@@ -47,6 +47,16 @@ class JobRow(TypedDict):
     ended_at: int | None
 
 
+class EngineRow(TypedDict):
+    """One of the engines of a rollout phase."""
+
+    replica: int
+    served_version: int | None
+    problem: Annotated[
+        str, msgspec.Meta(description="Why it was lost, while it restarts; empty while it serves.")
+    ]
+
+
 class PhaseRow(TypedDict):
     id: str
     machine: str
@@ -56,6 +66,10 @@ class PhaseRow(TypedDict):
     fence: int
     desired_version: int
     served_version: int | None
+    engines: Annotated[
+        list[EngineRow],
+        msgspec.Meta(description="Empty if the phase has none, or one that its supervisor does not list."),
+    ]
     num_batches: int | None
     gang_member: int | None
     leased_at: int

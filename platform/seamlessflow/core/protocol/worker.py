@@ -52,6 +52,17 @@ class WeightsArrival(msgspec.Struct, frozen=True, kw_only=True):
     num_bytes: int  # sent by the transport; 0 if the engine read files
     seconds: float
     fallback: str = ""  # why the engine fell back to the files, in one clause
+    staged_bytes: list[int] = []  # that each worker of the engine read of the version
+
+
+class EngineReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of the engines of a rollout phase. Without an endpoint, it gets no requests at the moment."""
+
+    replica: int  # from 0, the same number after a restart
+    endpoint: str = ""  # base URL of its front
+    served_version: int | None = None
+    num_in_flight: int = 0  # requests at its front
+    problem: str = ""  # why it was lost, while it restarts
 
 
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +72,11 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     state: PhaseState  # starting, active, draining, ended or failed
     reason: str = ""
-    endpoint: str | None = None  # rollout: base URL of the front
-    served_version: int | None = None  # rollout: version the engine serves
-    num_in_flight: int | None = None  # rollout: requests at the front
+    # rollout: every engine of the phase; None: an older supervisor, which has one engine, that of `endpoint`
+    endpoints: list[EngineReport] | None = None
+    endpoint: str | None = None  # rollout: base URL of the first front, for older control planes
+    served_version: int | None = None  # rollout: the oldest version that an engine serves
+    num_in_flight: int | None = None  # rollout: requests at all fronts
     arrival: WeightsArrival | None = (
         None  # rollout: how `served_version` arrived; None if the engine started with it
     )
@@ -78,7 +91,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     job_id: UUID | None = None
     start_s: float
     end_s: float
-    mean_in_flight: float | None = None  # serving: mean requests in flight
+    mean_in_flight: float | None = None  # serving: mean requests in flight, at all engines
+    num_engines: int = 1  # serving: that had them
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPo
 from seamlessflow.control_plane.worker_protocol.beats import JOBS_PER_PAGE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (
+    EngineReport,
     Interval,
     PhaseReport,
     Publication,
@@ -74,6 +75,7 @@ def test_weight_transfers_are_measured_and_a_failed_one_leaves_an_event(cast: Ca
             num_bytes=0 if fallback else 1_000,
             seconds=0.5,
             fallback=fallback,
+            staged_bytes=[300, 400] if version == 1 else [],
         )
         fields = {"endpoint": "http://127.0.0.1:9", "served_version": version, "arrival": arrival}
         for _ in range(2):  # heartbeats repeat what is
@@ -89,11 +91,52 @@ def test_weight_transfers_are_measured_and_a_failed_one_leaves_an_event(cast: Ca
         ("perf/weights_file_s", 2, 0.5),
         ("perf/weights_ipc_bytes", 1, 1_000.0),
         ("perf/weights_ipc_s", 1, 0.5),
+        ("perf/weights_worker_bytes", 1, 400.0),
     ]
     event = Event.objects.get(kind="weights.fallback")
     assert (event.subject_id, event.author) == (phase.id, "machine:beta")
     assert event.reason == "the trainer\ufffd is gone"
     assert event.data == {"machine_id": str(beta.machine.id), "version": 2}
+
+
+def test_engines_of_a_phase_are_stored_one_by_one_and_a_lost_one_leaves_an_event(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+    first, second = (
+        EngineReport(replica=number, endpoint=f"http://b:{number}", served_version=3) for number in (0, 1)
+    )
+    lost = EngineReport(replica=0, problem="engine 0 was killed by SIGKILL")
+
+    def tell(*engines: EngineReport) -> None:
+        for num_in_flight in (1, 2):  # what comes and goes is not stored
+            told = [msgspec.structs.replace(engine, num_in_flight=num_in_flight) for engine in engines]
+            serving = [engine for engine in told if engine.endpoint]
+            fields = {"endpoint": serving[0].endpoint, "served_version": 3, "endpoints": told}
+            beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, **fields)])
+        phase.refresh_from_db()
+
+    beta.heartbeat(phases=[report(phase, PhaseState.STARTING, endpoints=[])])
+    tell(first, second)
+    assert phase.engines == msgspec.to_builtins([first, second])
+    tell(lost, second)
+    assert (phase.engines, phase.endpoint) == (msgspec.to_builtins([lost, second]), "http://b:1")
+    event = Event.objects.get(kind="engine.lost")
+    assert event.reason == f"{lost.problem}; it is started again, and the others of beta go on"
+    assert event.data == {"machine": "beta", "phase_id": str(phase.id), "replica": 0}
+    tell(first, second)
+    assert (phase.engines, phase.endpoint) == (msgspec.to_builtins([first, second]), "http://b:0")
+    beta.heartbeat(phases=[report(phase, PhaseState.FAILED, reason="gone")])
+    phase.refresh_from_db()
+    assert (phase.engines, phase.endpoint) == ([], "")
+
+
+def test_an_older_supervisor_tells_of_one_engine(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+    beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
+    beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, endpoint="http://b:1", served_version=0)])
+    phase.refresh_from_db()
+    assert (phase.engines, phase.endpoint, phase.served_version) == (None, "http://b:1", 0)
 
 
 def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:

@@ -48,6 +48,7 @@ export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outco
   if (kind === "version.published") return { said: "published" };
   if (kind === "weights.fallback") return { said: "read from files" };
   if (kind === "engine.suspected") return { said: "suspected" };
+  if (kind === "engine.lost") return { said: "lost and started again" };
   if (kind === "engine.rejoined") return { said: "serving again" };
   if (kind === "session.outcome_refused") return { said: "second outcome refused" };
   return { said: kind };

@@ -3,6 +3,7 @@ import type { JobRow, RewardRow } from "../../../live/rows";
 import type { JobTopicState } from "../../../live/topics";
 import { Tile } from "../../../ui/Tile";
 import { decimal, integer, NONE } from "../../../ui/words/format";
+import { engineWords } from "../phases/engines";
 import { changeSaid, UpdatesTile } from "./UpdatesTile";
 
 const NO_UPDATE = { over: "ended before the first update", going: "no update yet" };
@@ -37,6 +38,6 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
 
 function served(live: JobTopicState): string {
   const engines = [...live.phases.values()].filter((phase) => phase.role === "rollout" && phase.state === "active");
-  const words = engines.map((phase) => `${phase.machine} serves version ${integer(phase.served_version)}`);
+  const words = engines.map((phase) => `${phase.machine}${phase.engines.length > 1 ? ":" : ""} ${engineWords(phase)}`);
   return words.sort().join(", ") || "no active engine";
 }

@@ -8,6 +8,7 @@ import { Problem } from "../../../ui/Problem";
 import { StateBadge } from "../../../ui/StateBadge";
 import { duration, integer, moment, NONE, plural } from "../../../ui/words/format";
 import type { TabProps } from "../tab";
+import { engineWords, lostEngines } from "./engines";
 import { gangWords } from "./gangs";
 import { pageOf } from "./phaseRows";
 
@@ -80,7 +81,10 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
                 <StateBadge state={phase.state} />
               </td>
               <td className="number nowrap">{duration((phase.ended_at ?? now) - phase.leased_at)}</td>
-              <td className="number">{integer(phase.served_version)}</td>
+              <td className="number" title={phase.engines.length > 1 ? engineWords(phase) : undefined}>
+                {integer(phase.served_version)}
+                {phase.engines.length > 1 ? <span className="muted"> × {integer(phase.engines.length)}</span> : null}
+              </td>
               <td className="number">{integer(phase.fence)}</td>
               <td>
                 <Link
@@ -90,7 +94,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
                   Log
                 </Link>
               </td>
-              <td className="why">{phase.reason || NONE}</td>
+              <td className="why">{[phase.reason, ...lostEngines(phase)].filter(Boolean).join("; ") || NONE}</td>
             </tr>
           ))}
         </tbody>

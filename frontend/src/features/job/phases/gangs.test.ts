@@ -12,6 +12,7 @@ function phase(machine: string, fence: number, gang_member: number | null): Phas
     fence,
     desired_version: 0,
     served_version: null,
+    engines: [],
     num_batches: 1,
     gang_member,
     leased_at: 0,

@@ -13,6 +13,7 @@ const told = (id: string, minute: number, changes: Record<string, unknown> = {})
   fence: minute,
   desired_version: 0,
   served_version: null,
+  engines: [],
   num_batches: null,
   gang_member: null,
   leased_at: new Date(AT + minute * 60_000).toISOString(),

@@ -14,6 +14,7 @@ export function phaseRowOf(told: Told): PhaseRow {
     fence: told.fence,
     desired_version: told.desired_version,
     served_version: told.served_version,
+    engines: told.engines,
     num_batches: told.num_batches,
     gang_member: told.gang_member,
     leased_at: Date.parse(told.leased_at),
