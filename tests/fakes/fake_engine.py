@@ -60,6 +60,8 @@ class Faults:
 
 
 class _NoWeights:
+    num_bytes = 0
+
     def apply(self) -> None:
         """The fake's weights consist of its version."""
 

@@ -65,12 +65,18 @@ class Kind(StrEnum):
     LLAMA_UNTIED = "embedded-llama-untied"
     GENERIC_TIED = "embedded-generic-qwen3-tied"
     LATENT_MIXTURE = "embedded-generic-deepseek-v3-untied"
-    VLLM_TIED = "vllm-qwen3-tied"
+    VLLM_TIED = "vllm-qwen3-tied"  # spread over two devices, where there are several
     VLLM_UNTIED = "vllm-llama-untied"
 
 
 WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
 VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_UNTIED)
+
+
+def num_workers(kind: Kind, device: torch.device) -> int:
+    """Return over how many devices the engine is spread."""
+    is_spread = kind is Kind.VLLM_TIED and (device.type == "cpu" or torch.cuda.device_count() > 1)
+    return 2 if is_spread else 1
 
 
 def engine_params(*kinds: Kind) -> list[Any]:
@@ -354,7 +360,9 @@ async def start_engine(
             if kind in VLLM_KINDS:
                 servers: VllmServers = request.getfixturevalue("vllm_servers")  # skips where there is no vLLM
                 # Together: each takes half a minute.
-                servers.start(models.folder_with_tokenizer(other) for other in VLLM_KINDS)
+                servers.start(
+                    {models.folder_with_tokenizer(other): num_workers(other, device) for other in VLLM_KINDS}
+                )
                 base_url = servers.base_url(folder)
             else:
                 base_url = await _start(

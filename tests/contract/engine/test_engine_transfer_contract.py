@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
@@ -14,7 +15,7 @@ from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
-from tests.contract.engine.conftest import EngineUnderTest, tokens_of
+from tests.contract.engine.conftest import EngineUnderTest, num_workers, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.trainer_harness import JOB
@@ -71,6 +72,27 @@ async def update(engine: EngineUnderTest, folder: Path, transport: WeightTranspo
     staged = await engine.post("/stage_weights", {"path": str(folder), "transport": transport})
     assert (staged["transport"], staged["fallback"]) == (transport, "")
     await engine.update(folder, version="v2")
+
+
+async def test_workers_read_the_model_about_once_between_them(
+    real_engine: EngineUnderTest, device: torch.device
+) -> None:
+    """Each reads its part of what is cut, and all of the norms, which every worker has."""
+    weights = real_engine.make_weights(2)
+    staged = await real_engine.post("/stage_weights", {"path": str(weights), "transport": "file"})
+    is_tied = real_engine.load_reference(None).config.tie_word_embeddings
+    sizes = {
+        name: tensor.nbytes
+        for name, tensor in load_file(weights).items()
+        if not (is_tied and name == "lm_head.weight")
+    }
+    num_all, num_norms = (
+        sum(size for name, size in sizes.items() if part in name) for part in ("", "norm.weight")
+    )
+    num = num_workers(real_engine.kind, device)
+    assert len(staged["staged_bytes"]) == num
+    assert sum(staged["staged_bytes"]) == num_all + (num - 1) * num_norms
+    assert max(staged["staged_bytes"]) < 1.1 * num_all / num
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

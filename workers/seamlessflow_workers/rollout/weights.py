@@ -5,6 +5,9 @@ that are proven to fit: every tensor of the model is there with its shape, float
 the embeddings are tied, `lm_head.weight` may be included (senders always include it) and must equal the embedding. Both
 kinds of engine stage their updates here.
 
+A worker of an engine that is spread over devices needs only a part of most tensors, and reads and checks that part.
+Files are mapped, so what is not read takes no memory, and of a sum that an adapter changes only the part is computed.
+
 An adapter adds (alpha / rank)·B·A to each layer that it changes. The sums start from the folder's own weights, never
 from merged ones, so versions do not drift; tensors that the previous update changed and this one does not are restored
 from the folder. Sums are computed in float32, whatever the engine's number format; the base is first rounded to that
@@ -16,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -53,9 +57,28 @@ class LowRank:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one worker needs of a tensor: `size` entries along `dim`, from `start`; none if `size` is 0."""
+
+    dim: int
+    start: int
+    size: int
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return this part of a tensor, as a view."""
+        return tensor.narrow(self.dim, self.start, self.size)
+
+
+Parts = Mapping[str, Part]  # by name; of tensors that are not listed, all is needed
+
+
+@dataclass(frozen=True, slots=True)
 class StagedUpdate:
+    """`values` have their whole shapes, but only the parts that this worker needs were read and checked."""
+
     values: dict[str, Tensor]
     differing: frozenset[str]  # from the model folder, once `values` are in place
+    num_bytes: int  # of the parts
 
 
 class BaseWeights:
@@ -87,17 +110,20 @@ class WeightUpdates:
         tied_embedding: str | None,
         dtype: torch.dtype,
         takes_whole_modules: bool = False,
+        parts: Parts = MappingProxyType({}),
     ) -> None:
         """`shapes`: every tensor of the engine by its name in a checkpoint, without the head if it is tied.
 
         `takes_whole_modules`: the engine fuses the weights of a module (queries, keys and values) into one tensor, so
         an update must include all weights of a module that it changes.
+        `parts`: what this engine, or worker of an engine, needs of each tensor.
         """
         self._folder = folder
         self._shapes = shapes
         self._tied_embedding = tied_embedding
         self._dtype = dtype
         self._takes_whole_modules = takes_whole_modules
+        self._parts = parts
         self._differing: frozenset[str] = frozenset()
 
     def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> StagedUpdate:
@@ -112,15 +138,21 @@ class WeightUpdates:
             restored = self._differing - changes.keys()
             if self._takes_whole_modules:
                 restored |= self._beside(restored | changes.keys())
-            adapted = adapted_tensors(changes, self._base, restored=sorted(restored), dtype=self._dtype)
-            return StagedUpdate(dict(adapted), frozenset(changes))
+            adapted = adapted_tensors(
+                changes, self._base, restored=sorted(restored), dtype=self._dtype, parts=self._parts
+            )
+            values = dict(adapted)
+            return StagedUpdate(values, frozenset(changes), self._num_bytes(values))
         values = read_tensors(path) if tensors is None else dict(tensors)
-        check_all(values, self._shapes, tied_embedding=self._tied_embedding)
+        check_all(values, self._shapes, tied_embedding=self._tied_embedding, parts=self._parts)
         is_own = path == self._folder
-        return StagedUpdate(values, frozenset() if is_own else frozenset(values))
+        return StagedUpdate(values, frozenset() if is_own else frozenset(values), self._num_bytes(values))
 
     def applied(self, update: StagedUpdate) -> None:
         self._differing = update.differing
+
+    def _num_bytes(self, values: Mapping[str, Tensor]) -> int:
+        return sum(part_of(name, value, self._parts).nbytes for name, value in values.items())
 
     @cached_property
     def _base(self) -> BaseWeights:
@@ -133,14 +165,27 @@ class WeightUpdates:
 
 
 def check_all(
-    values: dict[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
+    values: dict[str, Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    tied_embedding: str | None,
+    parts: Parts,
 ) -> None:
-    """Check that these are exactly the tensors of `shapes`, and remove a tied head. Raises WeightsError."""
+    """Check that these are exactly the tensors of `shapes`, and remove a tied head. Raises WeightsError.
+
+    Of the values, only the parts are looked at.
+    """
     if tied_embedding is not None:
-        _check_tied(values, embedding_name=tied_embedding)
+        _check_tied(values, embedding_name=tied_embedding, parts=parts)
     _check_names(set(shapes), set(values))
     for name, shape in shapes.items():
-        check_tensor(name, wanted=shape, value=values[name])
+        check_tensor(name, wanted=shape, value=values[name], part=parts.get(name))
+
+
+def part_of(name: str, value: Tensor, parts: Parts) -> Tensor:
+    """Return what is needed of a tensor, as a view."""
+    part = parts.get(name)
+    return value if part is None else part.of(value)
 
 
 def safetensors_files(path: Path) -> list[Path]:
@@ -168,12 +213,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return values
 
 
-def _check_tied(values: dict[str, Tensor], *, embedding_name: str) -> None:
+def _check_tied(values: dict[str, Tensor], *, embedding_name: str, parts: Parts) -> None:
     head = values.pop(HEAD, None)
     if head is None:
         return
     embedding = values.setdefault(embedding_name, head)
-    if embedding.shape != head.shape or not torch.equal(embedding, head):
+    part = parts.get(embedding_name)
+    is_same = embedding.shape == head.shape and (
+        torch.equal(embedding, head) if part is None else torch.equal(part.of(embedding), part.of(head))
+    )
+    if not is_same:
         raise WeightsError(f"{HEAD} differs from {embedding_name}, but the model ties them")
 
 
@@ -185,13 +234,13 @@ def _check_names(expected: set[str], offered: set[str]) -> None:
             raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
 
 
-def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
-    """Check that `value` has this shape and is floating and finite. Raises WeightsError."""
+def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor, part: Part | None = None) -> None:
+    """Check that `value` has this shape and is floating, and that the part is finite. Raises WeightsError."""
     if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():
         raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")
-    if not torch.isfinite(value).all():
+    if not torch.isfinite(value if part is None else part.of(value)).all():
         raise WeightsError(f"{name} holds NaN or infinite values; the old weights stay")
 
 
@@ -200,25 +249,47 @@ def is_adapter(path: Path) -> bool:
 
 
 def adapted_tensors(
-    changes: Mapping[str, LowRank], base: BaseWeights, *, restored: Iterable[str], dtype: torch.dtype
+    changes: Mapping[str, LowRank],
+    base: BaseWeights,
+    *,
+    restored: Iterable[str],
+    dtype: torch.dtype,
+    parts: Parts = MappingProxyType({}),
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield (name, weight in `dtype`) of each changed layer, then of the `restored` ones as the folder has them.
 
-    Raises WeightsError if a sum is not finite.
+    Outside of the parts, the values of a weight have no meaning. Raises WeightsError if a sum is not finite.
     """
     for name, change in changes.items():
-        weight = merged(base.read(name), change, dtype)
-        check_tensor(name, wanted=base.shapes[name], value=weight)
+        part = parts.get(name)
+        weight = _spread(merged(base.read(name), change, dtype, part), base.shapes[name], part)
+        check_tensor(name, wanted=base.shapes[name], value=weight, part=part)
         yield name, weight
     for name in restored:
         if name not in changes:
-            yield name, base.read(name).to(dtype)
+            yield (
+                name,
+                _spread(part_of(name, base.read(name), parts).to(dtype), base.shapes[name], parts.get(name)),
+            )
 
 
-def merged(base: Tensor, change: LowRank, dtype: torch.dtype) -> Tensor:
-    """Return base + scale·B·A in `dtype`, computed in float32."""
-    total = base.to(dtype).float().addmm(change.up.float(), change.down.float(), alpha=change.scale)
+def merged(base: Tensor, change: LowRank, dtype: torch.dtype, part: Part | None = None) -> Tensor:
+    """Return this part of base + scale·B·A in `dtype`, computed in float32."""
+    up, down = change.up, change.down
+    if part is not None:
+        base = part.of(base)
+        up, down = (part.of(up), down) if part.dim == 0 else (up, part.of(down))
+    total = base.to(dtype).float().addmm(up.float(), down.float(), alpha=change.scale)
     return total.to(dtype)
+
+
+def _spread(value: Tensor, shape: tuple[int, ...], part: Part | None) -> Tensor:
+    """Return a tensor of this shape that has `value` as its part. The rest is never written, so it takes no memory."""
+    if part is None:
+        return value
+    whole = torch.empty(shape, dtype=value.dtype)
+    part.of(whole).copy_(value)
+    return whole
 
 
 def adapter_read(

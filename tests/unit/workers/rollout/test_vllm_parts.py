@@ -33,7 +33,7 @@ CONFIG = {
 def options(model: Path, device: str) -> argparse.Namespace:
     return argparse.Namespace(
         model=model, dtype="float32", max_model_len=1000, slots=64, seed=None, device=device,
-        gpu_memory_utilization=0.8,
+        gpu_memory_utilization=0.8, tensor_parallel=1, pipeline_parallel=1, expert_parallel=False, engine_args={},
     )  # fmt: skip
 
 
@@ -58,6 +58,17 @@ def test_settings_follow_the_device(tmp_path: Path) -> None:
     assert on_cuda["gpu_memory_utilization"] == 0.8
 
 
+def test_what_the_job_asks_of_vllm_comes_last_and_workers_share_the_cache_of_a_cpu(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    asked = options(tmp_path, "cpu")
+    alone = engine_arguments(asked)
+    asked.tensor_parallel, asked.engine_args = 2, {"block_size": 64}
+    shared = engine_arguments(asked)
+    assert (alone["tensor_parallel_size"], shared["tensor_parallel_size"]) == (1, 2)
+    assert shared["kv_cache_memory_bytes"] == alone["kv_cache_memory_bytes"] // 2
+    assert (alone["block_size"], shared["block_size"]) == (32, 64)
+
+
 def test_cache_of_a_cpu_holds_what_may_run_twice_over(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     per_token = 2 * 4 * 2 * (256 // 8) * 4  # keys and values, layers, heads, width, float32
@@ -77,7 +88,7 @@ def test_mixtures_of_experts_are_refused_on_a_cpu_only(tmp_path: Path) -> None:
 def weights_of(model: Path, *, is_tied: bool) -> WorkerWeights:
     text = SimpleNamespace(tie_word_embeddings=is_tied, num_hidden_layers=1)
     config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
-    return WorkerWeights(config, torch.device("cpu"))
+    return WorkerWeights(config, torch.device("cpu"), lambda shapes: {})
 
 
 def tensors(value: float, *names: str) -> dict[str, Tensor]:

@@ -130,9 +130,11 @@ class EmbeddedEngine(ServedEngine):
 
     async def _stage(self, path: Path) -> None:
         self._staged = await asyncio.to_thread(self._runner.stage_weights, path)
+        self.staged_bytes = [self._staged.num_bytes]
 
     async def _stage_from_card(self, path: Path) -> Arrival:
         arrival, self._staged = await asyncio.to_thread(self._runner.stage_from_card, path)
+        self.staged_bytes = [self._staged.num_bytes] if self._staged is not None else []
         return arrival
 
     async def _apply_staged(self) -> None:

@@ -75,6 +75,9 @@ class Sampled:
 class StagedWeights(Protocol):
     """Weights that were read and fit the model, so applying them cannot fail because of them."""
 
+    @property
+    def num_bytes(self) -> int: ...
+
     def apply(self) -> None: ...
 
 

@@ -103,6 +103,7 @@ class ControlRoutes:
                 "num_bytes": arrival.num_bytes,
                 "seconds": arrival.seconds,
                 "fallback": arrival.fallback,
+                "staged_bytes": self._engine.staged_bytes,
             }
         )
 

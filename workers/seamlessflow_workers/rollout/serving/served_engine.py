@@ -83,6 +83,7 @@ class ServedEngine(ABC):
         self.is_asleep = False
         self.failure: BaseException | None = None  # why the engine is dead
         self.failed = asyncio.Event()
+        self.staged_bytes: list[int] = []  # that each of the engine's workers read of the staged weights
         self._arrival: Arrival | None = None  # of the staged weights
         self._staged_path: Path | None = None
 

@@ -234,9 +234,10 @@ class VllmEngine(ServedEngine):
         await self._llm.resume_generation()
 
     async def _stage(self, path: Path) -> None:
-        refusals = await self._llm.collective_rpc("stage_weight_files", args=(str(path),))
-        if refusal := next(filter(None, refusals), ""):
+        answers = await self._llm.collective_rpc("stage_weight_files", args=(str(path),))
+        if refusal := next((problem for problem, _ in answers if problem), ""):
             raise WeightsError(refusal)
+        self.staged_bytes = [num_bytes for _, num_bytes in answers]
 
     async def _stage_from_card(self, path: Path) -> Arrival:
         """Receive in every worker, while it goes on computing; if one has to read the files, all of them do."""
@@ -248,7 +249,8 @@ class VllmEngine(ServedEngine):
             answers = await self._llm.collective_rpc("receive_weights_end")
             came = [answer or former for answer, former in zip(answers, came or answers, strict=True)]
         arrivals = [Arrival(path, WeightTransport(way), *rest[:3]) for way, *rest in filter(None, came)]
-        problems = [problem for *_, problem in filter(None, came)]
+        problems = [problem for *_, problem, _ in filter(None, came)]
+        self.staged_bytes = [num_bytes for *_, num_bytes in filter(None, came)]
         if refusal := next(filter(None, problems), ""):
             raise WeightsError(refusal)
         # The slowest, or one that has to read the files: then all of them do.

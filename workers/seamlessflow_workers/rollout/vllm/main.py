@@ -5,6 +5,7 @@ It takes the embedded engine's flags, offers the same HTTP surface and behaves a
 
 import argparse
 import asyncio
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,18 @@ def main() -> None:
         default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or DEFAULT_GPU_MEMORY_SHARE,
         help="share of a GPU's memory to use; default: SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
     )
-    arguments = arguments_parse(parser)
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="devices that share each layer")
+    parser.add_argument(
+        "--pipeline-parallel", type=int, default=1, help="stages of layers, one after the other"
+    )
+    parser.add_argument("--expert-parallel", action="store_true", help="give each device whole experts")
+    parser.add_argument(
+        "--device-cores", help="cores of each device, such as 0-3|4-7; default: those available"
+    )
+    parser.add_argument(
+        "--engine-args", type=json.loads, default={}, help="further arguments of vLLM, as JSON"
+    )
+    arguments = arguments_parse(parser, counts=("tensor_parallel", "pipeline_parallel"))
     if not 0 < arguments.gpu_memory_utilization <= 1:
         parser.error(
             f"--gpu-memory-utilization must be above 0 and at most 1, got {arguments.gpu_memory_utilization}"
@@ -57,7 +69,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
         leave(PROGRAM, REFUSED, f"the model folder {arguments.model} has no config.json")
     from seamlessflow_workers.rollout.vllm.options import engine_arguments, set_environment
 
-    set_environment(arguments.device)
+    set_environment(arguments.device, device_cores=arguments.device_cores)
     from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
     from seamlessflow_workers.rollout.vllm.engine import VllmEngine
     from seamlessflow_workers.rollout.vllm.loading import ModelRefused, load_llm, model_limits

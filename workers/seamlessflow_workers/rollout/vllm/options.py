@@ -2,7 +2,8 @@
 
 On a CPU: eager execution (compiling costs more than it saves at that size), small cache blocks (the default of 128
 tokens never hits on short prompts), and a cache sized for the sequences that may run. On CUDA: vLLM's own defaults, and
-sleep mode, so that a trainer on the same device can use its memory.
+sleep mode, so that a trainer on the same device can use its memory. What the job itself asked of vLLM comes last; the
+job's spec accepts only arguments that the platform leaves open.
 """
 
 import argparse
@@ -36,8 +37,10 @@ WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
 _NUM_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")  # as families name it
 
 
-def set_environment(device: str) -> None:
-    """Set vLLM's environment variables, except those that are already set."""
+def set_environment(device: str, *, device_cores: str | None = None) -> None:
+    """Set vLLM's environment variables, except those that are already set. `device_cores`: one set for each worker."""
+    if device == "cpu" and device_cores is not None:
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = device_cores
     for name, value in {**ENVIRONMENT, **(CPU_ENVIRONMENT if device == "cpu" else {})}.items():
         os.environ.setdefault(name, value)
 
@@ -61,18 +64,30 @@ def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         "generation_config": "vllm",
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
+        "tensor_parallel_size": arguments.tensor_parallel,
+        "pipeline_parallel_size": arguments.pipeline_parallel,
+        "enable_expert_parallel": arguments.expert_parallel,
     }
+    asked: dict[str, Any] = arguments.engine_args
+    return common | _of_device(arguments) | asked
+
+
+def _of_device(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.device == "cpu":
-        return common | {
+        cache_bytes = cpu_cache_bytes(
+            arguments.model, arguments.dtype, num_tokens=arguments.slots * arguments.max_model_len
+        )
+        return {
             # CUDA's model runner knows other processors, so guided answers are refused there.
             "logits_processors": [GUIDE_MASKS],
             "enforce_eager": True,
             "block_size": CPU_BLOCK_SIZE,
-            "kv_cache_memory_bytes": cpu_cache_bytes(
-                arguments.model, arguments.dtype, num_tokens=arguments.slots * arguments.max_model_len
+            # Of each worker, which has its part of the heads and layers.
+            "kv_cache_memory_bytes": max(
+                MIN_CPU_CACHE_BYTES, cache_bytes // (arguments.tensor_parallel * arguments.pipeline_parallel)
             ),
         }
-    return common | {
+    return {
         "enable_sleep_mode": True,
         "gpu_memory_utilization": arguments.gpu_memory_utilization,
     }

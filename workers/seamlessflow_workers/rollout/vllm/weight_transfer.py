@@ -23,6 +23,7 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from seamlessflow_workers.rollout.vllm.options import WEIGHT_TRANSFER
+from seamlessflow_workers.rollout.vllm.worker_parts import worker_parts
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 
 
@@ -49,7 +50,7 @@ class StagedWeightTransfer(WeightTransferEngine[NothingToAgree, WhatIsStaged]):
         model: torch.nn.Module,
     ) -> None:
         super().__init__(config, vllm_config, device, model)
-        self.weights = WorkerWeights(self.model_config, device)
+        self.weights = WorkerWeights(self.model_config, device, lambda shapes: worker_parts(model, shapes))
 
     def init_transfer_engine(self, init_info: NothingToAgree) -> None:
         pass
@@ -83,16 +84,26 @@ class WeightFiles:
 
     weight_transfer_engine: StagedWeightTransfer
 
-    def stage_weight_files(self, path: str) -> str:
-        return self.weight_transfer_engine.weights.stage(Path(path))
+    def stage_weight_files(self, path: str) -> list[Any]:
+        """Return [what does not fit, bytes read]."""
+        weights = self.weight_transfer_engine.weights
+        return [weights.stage(Path(path)), weights.num_bytes]
 
     def receive_weights_begin(self, path: str) -> None:
         self.weight_transfer_engine.weights.receive_begin(Path(path))
 
     def receive_weights_end(self) -> list[Any] | None:
-        """Return [transport, bytes, seconds, reason of a fallback, what does not fit]; None while they are coming."""
-        received = self.weight_transfer_engine.weights.receive_end()
+        """Return [transport, bytes, seconds, why it fell back, what does not fit, bytes read]; None while they come."""
+        weights = self.weight_transfer_engine.weights
+        received = weights.receive_end()
         if received is None:
             return None
         arrival, problem = received
-        return [str(arrival.transport), arrival.num_bytes, arrival.seconds, arrival.fallback, problem]
+        return [
+            str(arrival.transport),
+            arrival.num_bytes,
+            arrival.seconds,
+            arrival.fallback,
+            problem,
+            weights.num_bytes,
+        ]

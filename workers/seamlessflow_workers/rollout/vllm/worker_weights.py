@@ -1,12 +1,13 @@
 """What one vLLM worker loads next: takes safetensors files or a trainer's GPU memory and returns tensors by name.
 
-There are two steps, so that a flaw is found before anything changes: staging reads and checks, and `staged` returns the
-result for vLLM's own reload (`weight_transfer`). A tied model's head is always included with the embedding, because
-vLLM keeps a packed copy of it on CPUs. Of an adapter only the changed modules are included, but those whole: vLLM fuses
-queries, keys and values.
+Of most tensors, one worker of several needs only a part, and reads only that (`worker_parts`). There are two steps, so
+that a flaw is found before anything changes: staging reads and checks, and `staged` returns the result for vLLM's own
+reload (`weight_transfer`). A tied model's head is always included with the embedding, because vLLM keeps a packed copy
+of it on CPUs. Of an adapter only the changed modules are included, but all weights of those: vLLM fuses queries, keys
+and values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,22 @@ from torch import Tensor
 
 from seamlessflow.core.model_tensors import is_beside_model
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, WeightUpdates
+from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, Parts, StagedUpdate, WeightUpdates
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.offers import Arrival, WeightsError
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 
+Shape = tuple[int, ...]
+
 
 class WorkerWeights:
-    def __init__(self, model_config: Any, device: torch.device) -> None:
-        """`model_config` is vLLM's."""
+    def __init__(
+        self, model_config: Any, device: torch.device, parts_of: Callable[[Mapping[str, Shape]], Parts]
+    ) -> None:
+        """`model_config` is vLLM's. `parts_of`: which parts of tensors with these shapes the worker loads."""
         self._model_config = model_config
+        self._parts_of = parts_of
         self._device = device
         self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
         self._updates: WeightUpdates | None = None
@@ -35,8 +41,14 @@ class WorkerWeights:
         self._path: Path | None = None
         self._coming: Future[tuple[Arrival, dict[str, Tensor]]] | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that were read of what is staged."""
+        return 0 if self._staged is None else self._staged.num_bytes
+
     def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> str:
         """Read and check a file, a folder of shards or an adapter; return why it does not fit, or an empty string."""
+        self._staged = None
         try:
             self._staged = self._weight_updates().stage(path, tensors)
         except WeightsError as error:
@@ -91,6 +103,7 @@ class WorkerWeights:
                 tied_embedding=EMBEDDING if self._is_tied else None,
                 dtype=self._model_config.dtype,
                 takes_whole_modules=True,
+                parts=self._parts_of(shapes),
             )
         return self._updates
 

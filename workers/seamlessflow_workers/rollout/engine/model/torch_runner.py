@@ -55,6 +55,10 @@ class _StagedDecoderWeights:
     def __init__(self, decoder: Decoder, updates: WeightUpdates, update: StagedUpdate) -> None:
         self._decoder, self._updates, self._update = decoder, updates, update
 
+    @property
+    def num_bytes(self) -> int:
+        return self._update.num_bytes
+
     @torch.no_grad()
     def apply(self) -> None:
         parameters = self._decoder.parameters
