@@ -32,7 +32,8 @@ from seamlessflow.core.protocol.child import (
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
+from seamlessflow_workers.phases.warm import WarmChild
+from seamlessflow_workers.phases.watched import ChildFailure, WatchedProcess
 from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.process.device_environment import trainer_environment
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT, store_environment
@@ -44,8 +45,8 @@ log = logging.getLogger(__name__)
 
 
 class ControlledChild(WarmChild):
+    _process: WatchedProcess | None = None
     _writer: asyncio.StreamWriter | None = None
-    _theirs: socket.socket | None = None
     _has_begun = False
     _renewed_s = 0.0  # monotonic
     _is_drain_sent = False
@@ -55,9 +56,35 @@ class ControlledChild(WarmChild):
         """Whether this child can carry out the order: a trainer is bound to the machines that it once trained with."""
         return order.gang is None or self._gang in (None, tuple(order.gang.machines))
 
-    async def _prepare(self) -> ChildCommand:
-        ours, self._theirs = socket.socketpair()
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
+    @property
+    def pids(self) -> tuple[int, ...]:
+        pid = self._process.pid if self._process else None
+        return () if pid is None else (pid,)
+
+    async def _live(self) -> None:
+        self._process = WatchedProcess(
+            self._noun,
+            silence_limit_s=self._silence_limit_s,
+            ask_for_sign=lambda: self._send(Ping()),
+        )
+        async with self._dependencies.loading:
+            await self._spawn(self._process)
+            await self._process.load(self._load)
+        self._note_loaded()
+        await self._process.work(self._work)
+
+    async def _spawn(self, process: WatchedProcess) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
+            await process.spawn(
+                await self._command(theirs),
+                cores=self._dependencies.settings.cores,
+                log=self._log,
+                fork_server=self._dependencies.fork_server,
+            )
+
+    async def _command(self, theirs: socket.socket) -> ChildCommand:
         settings = self._dependencies.settings
         is_trainer = self.key.role is Role.TRAIN
         program = settings.train_command if is_trainer else settings.agent_command
@@ -69,7 +96,7 @@ class ControlledChild(WarmChild):
             model_path=str(await self._model_folder()) if is_trainer else "",
         )
         path.write_bytes(msgspec.json.encode(warm_process))
-        descriptor, meeting = self._theirs.fileno(), self._dependencies.rendezvous_fd
+        descriptor, meeting = theirs.fileno(), self._dependencies.rendezvous_fd
         is_of_gang = is_trainer and _num_machines(warm_process) > 1
         return ChildCommand(
             (
@@ -93,19 +120,11 @@ class ControlledChild(WarmChild):
             raise ChildFailure("every device of this machine is cordoned")
         return trainer_environment(settings.devices)
 
-    async def _spawn(self) -> None:
-        try:
-            await super()._spawn()
-        finally:
-            if self._theirs is not None:
-                self._theirs.close()
-
     async def _load(self) -> None:
         while not isinstance(await self._receive(), Ready):
             continue
 
     async def _work(self) -> None:
-        self.is_loading = False
         self._on_phase_changed()
         while True:
             self._take(await self._receive())
@@ -113,9 +132,8 @@ class ControlledChild(WarmChild):
     async def _clean_up(self) -> None:
         if self._writer is not None:
             self._writer.close()
-
-    def _ask_for_sign(self) -> None:
-        self._send(Ping())
+        if self._process is not None:
+            await self._process.stop()
 
     def _on_phase_changed(self) -> None:
         phase = self.phase
@@ -143,7 +161,8 @@ class ControlledChild(WarmChild):
 
     def _take(self, message: FromChild) -> None:
         phase = self.phase
-        self._pulse.beat()
+        assert self._process is not None
+        self._process.beat()
         if phase is None or isinstance(message, Ready | Pong):
             return
         if isinstance(message, Doing):

@@ -1,251 +1,242 @@
-"""The rollout child: an engine with its front.
+"""The rollout child: the engines of a machine for one job, each with its front.
 
-It takes phases with the weights that they should serve, offers an endpoint that serves exactly those, and updates them
-in place. A drain hands over: new requests are refused, running ones end with the tokens so far, and the engine sleeps.
-Invariants: the front admits a version only while the engine serves it; a version is served only if its files are
-complete (they are renamed into place); an engine that failed an update never serves again.
+It takes phases with the weights that they should serve, offers endpoints that serve exactly those, and updates them in
+place: all engines stage a version, then each updates. A drain hands over: new requests are refused, running ones end
+with the tokens so far, and the engines sleep. A lost engine leaves the phase and is started again alone; the phase
+fails with the last one. Invariants: a version is served only if its files are complete (they are renamed into place);
+a phase whose engines are all lost does not end as if it had been handed over.
 """
 
 import asyncio
-import contextlib
-import uuid
-from pathlib import Path
+from collections.abc import Iterable
 
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.placement.device_sets import device_sets
 from seamlessflow.core.protocol.child import Doing
-from seamlessflow.core.protocol.worker import WarmProcess, WeightsReference
+from seamlessflow.core.protocol.worker import EngineReport, WarmProcess, WeightsArrival
+from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import LedgerState
-from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases.dependencies import Dependencies
-from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
-from seamlessflow_workers.phases.files import FilesMissing
+from seamlessflow_workers.phases.engine_client import EngineError
+from seamlessflow_workers.phases.engine_command import engine_command
+from seamlessflow_workers.phases.engine_replica import EngineReplica
+from seamlessflow_workers.phases.replica_set import ReplicaSet
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
-from seamlessflow_workers.process.child import ChildCommand
-from seamlessflow_workers.process.device_environment import devices_environment
-from seamlessflow_workers.rollout.front import Front
-from seamlessflow_workers.weights.manifest import WeightsReadError
-from seamlessflow_workers.weights.transports.file.receiving import weights_check
+from seamlessflow_workers.phases.warm import WarmChild
+from seamlessflow_workers.phases.watched import ChildFailure
+from seamlessflow_workers.phases.weights_folder import WeightsFolder
+from seamlessflow_workers.process.child import Output
+from seamlessflow_workers.process.logs import SharedLog
 
-WEIGHTS_POLL_S = 0.01
-HAND_OVER_S = 30.0
 LEAVE_S = 2.0
-ABORT_AGAIN_S = 0.1  # for requests that were on their way to the engine during the last abort
+_WANTED = (PhaseState.STARTING, PhaseState.ACTIVE)
 
 
 class RolloutChild(WarmChild):
-    _served_version = 0
-    _is_asleep = False
-    _client: EngineClient | None = None
-    _front: Front | None = None
-    _asking: asyncio.Task[None] | None = None
-    _transport = WeightTransport.FILE
+    _set: ReplicaSet | None = None
+    _spec: JobSpec
+    _device_sets: list[tuple[Device, ...]]  # one for each engine
 
     def __init__(self, warm_process: WarmProcess, dependencies: Dependencies, *, num_failures: int) -> None:
         self._changed = asyncio.Event()
-        self._socket = dependencies.folders.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
         super().__init__(warm_process, dependencies, num_failures=num_failures)
+        self._weights = WeightsFolder(self._files, is_over=self._is_draining, on_awaiting=self._await_weights)
 
-    async def _prepare(self) -> ChildCommand:
-        spec = self._spec()
-        self._transport = spec.train.weight_transport
-        settings, kind = self._dependencies.settings, spec.rollout.engine
-        if problem := settings.engines[kind].problem:
-            raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
-        if not settings.devices:
-            raise ChildFailure("every device of this machine is cordoned")
-        model = await self._model_folder()
-        weights = self.phase.order.weights if self.phase else self.warm_process.weights
-        flags: tuple[str, ...] = ()
-        if weights.version > 0 and (folder := await self._whole_weights(weights)):
-            flags = ("--weights", str(folder))
-            self._served_version = weights.version
-        return ChildCommand(
-            (*settings.engine_commands[kind], *self._engine_flags(spec, model), *flags),
-            environment=devices_environment(settings.devices),
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(pid for replica in self._replicas if (pid := replica.pid) is not None)
+
+    @property
+    def _replicas(self) -> list[EngineReplica]:
+        return self._set.all if self._set is not None else []
+
+    async def _live(self) -> None:
+        self._spec = self._read_spec()
+        self._device_sets = self._share_out(self._spec.rollout.parallel.num_devices)
+        self._set = ReplicaSet(
+            len(self._device_sets),
+            make=self._make,
+            start=self._start,
+            loading=self._dependencies.loading,
+            on_change=self._on_replicas_changed,
+            on_lost=lambda replica: self._dependencies.on_failed(replica.problem, replica.devices),
         )
-
-    def _spec(self) -> JobSpec:
+        keeping, working = asyncio.create_task(self._set.run()), asyncio.create_task(self._work(self._set))
         try:
-            return job_spec_parse(self.warm_process.spec)
+            await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (keeping, working):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (keeping, working):
+                task.cancel()
+            await asyncio.gather(keeping, working, return_exceptions=True)
+
+    async def _clean_up(self) -> None:
+        if self._set is not None:
+            await self._set.close()
+
+    def _read_spec(self) -> JobSpec:
+        try:
+            spec = job_spec_parse(self.warm_process.spec)
         except InvalidJobSpec as error:  # from a newer control plane
             raise ChildFailure(f"this machine cannot read the job's spec: {error}") from error
+        kind = spec.rollout.engine
+        if problem := self._dependencies.settings.engines[kind].problem:
+            raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
+        return spec
 
-    def _engine_flags(self, spec: JobSpec, model: Path) -> tuple[str, ...]:
-        return (
-            # No --seed: engines of one job must not draw the same numbers, nor a restarted engine repeat itself.
-            *("--model", str(model), "--uds", str(self._socket)),
-            *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
-            *("--weight-version", str(self._served_version)),
-            *("--dtype", str(spec.model.dtype), "--device", self._dependencies.settings.device),
-        )
+    def _share_out(self, num_each: int) -> list[tuple[Device, ...]]:
+        if not self.devices:
+            raise ChildFailure("every device of this machine is cordoned")
+        if not (sets := device_sets(self.devices, num_each)):
+            raise ChildFailure(
+                f"this machine has {len(self.devices)} working devices, but an engine of the job needs {num_each}"
+            )
+        return sets
 
-    async def _load(self) -> None:
-        self._client = EngineClient(self._socket)
-        await self._client.wait_healthy()
-        try:
-            await self._client.check_capabilities()
-        except EngineError as error:
-            raise ChildFailure(str(error)) from error
-        settings = self._dependencies.settings
-        self._front = Front(
-            engine_socket=self._socket,
+    # Engines.
+
+    def _make(self, number: int) -> EngineReplica:
+        return EngineReplica(
+            number,
+            self._device_sets[number],
+            self._dependencies,
+            noun=self._noun if len(self._device_sets) == 1 else f"engine {number}",
             job_id=self.key.job_id,
-            on_change=self._dependencies.on_counted,
-            listen_host=settings.listen_host,
-            advertised_host=settings.advertised_host,
+            silence_limit_s=self._silence_limit_s,
         )
-        await self._front.start()
 
-    async def _work(self) -> None:
-        try:
-            while True:
-                self._changed.clear()
-                await self._converge()
-                await self._changed.wait()
-        except EngineError as error:
-            raise ChildFailure(f"{self._noun} failed: {error}") from error
+    async def _start(self, replica: EngineReplica) -> None:
+        weights = self.phase.order.weights if self.phase else self.warm_process.weights
+        folder = await self._weights.find(weights) if weights.version > 0 else None
+        version = weights.version if folder is not None else 0
+        command = engine_command(
+            self._spec,
+            self._dependencies.settings,
+            replica.devices,
+            model=str(await self._model_folder()),
+            socket=replica.socket,
+            version=version,
+            weights=folder,
+        )
+        await replica.start(command, version=version, log=self._output(replica))
 
-    def _ask_for_sign(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._await_sign())
+    def _output(self, replica: EngineReplica) -> Output:
+        return (
+            self._log if len(self._replicas) == 1 else SharedLog(self._log, name=f"engine {replica.number}")
+        )
 
-    async def _await_sign(self) -> None:
-        assert self._client is not None
-        if await self._client.gives_sign():
-            self._pulse.beat()
+    def _blame(self, reason: str) -> None:
+        """Do nothing: each engine that was lost was blamed on its own devices."""
+
+    def _on_replicas_changed(self) -> None:
+        """One is ready, or was lost."""
+        if self.is_loading and self._set is not None and self._set.ready:
+            self._note_loaded()
+        self._dependencies.on_moved()
+        self._changed.set()
+
+    # Phases.
 
     def _on_phase_changed(self) -> None:
         if not self.is_loading:
             self._changed.set()
 
-    async def _converge(self) -> None:
-        assert self._client is not None
+    async def _work(self, replicas: ReplicaSet) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if replicas.ready:
+                await self._converge(replicas)
+
+    async def _converge(self, replicas: ReplicaSet) -> None:
         phase = self.phase
         if phase is None:
-            await self._fall_asleep()
+            await replicas.each(EngineReplica.fall_asleep)
         elif phase.state is PhaseState.DRAINING:
-            await self._hand_over()
-        elif phase.state is PhaseState.STARTING:
-            await self._activate()
-        elif phase.order.weights.version > self._served_version:
-            await self._update(phase)
+            await self._hand_over(replicas)
+        elif phase.state in _WANTED:
+            await self._serve(replicas, phase)
 
-    async def _activate(self) -> None:
-        assert self.phase is not None
-        assert self._front is not None
-        assert self._client is not None
-        phase, front = self.phase, self._front
-        if self._is_asleep:
-            await self._client.wake_up()
-            self._is_asleep = False
-        if phase.order.weights.version > self._served_version:
-            await self._swap(phase.order.weights)
-        self._changed.set()  # it may have been drained or ordered newer weights meanwhile
+    async def _serve(self, replicas: ReplicaSet, phase: RunningPhase) -> None:
+        """Bring all engines to the ordered version, and admit gateways to those that do not serve the phase yet."""
+        joining = [replica for replica in replicas.ready if not replica.is_open]
+        await replicas.each(EngineReplica.wake_up, joining)
+        await self._update(replicas, phase)
+        joining = [replica for replica in joining if replica.is_ready]
+        if phase.state not in _WANTED or not joining:
+            return
+        for replica in joining:
+            replica.open(token=phase.order.front_token)
         if phase.state is PhaseState.STARTING:
-            phase.endpoint = front.endpoint
-            phase.served_version = self._served_version
-            phase.count_in_flight = lambda: front.num_in_flight
-            front.open(token=phase.order.front_token, version=self._served_version)
+            phase.list_engines, phase.count_in_flight = self._reports, self._count_in_flight
             phase.activate()
+        else:
+            phase.on_moved()
 
-    async def _update(self, phase: RunningPhase) -> None:
-        assert self._front is not None
-        await self._swap(phase.order.weights)
-        self._front.release(version=self._served_version)
-        phase.serve(self._served_version)
-        self._changed.set()
-
-    async def _swap(self, weights: WeightsReference) -> None:
-        """Bring the engine to `weights`, unless the phase is drained before their files are there."""
-        assert self.phase is not None
-        assert self._front is not None
-        assert self._client is not None
-        folder = await self._whole_weights(weights)
+    async def _update(self, replicas: ReplicaSet, phase: RunningPhase) -> None:
+        """Have all engines that are behind stage the ordered version, then each of them serve it, unless the phase is
+        drained before the files are there."""
+        weights = phase.order.weights
+        behind = [replica for replica in replicas.ready if replica.served_version < weights.version]
+        folder = await self._weights.find(weights) if behind else None
         if folder is None:
             return
-        self.phase.arrival = await self._client.stage_weights(
-            folder, version=weights.version, transport=self._transport
-        )
-        self._front.hold()
-        if self.phase.state is PhaseState.ACTIVE:
-            self.phase.do(Doing(state=LedgerState.SYNCING))
-        await self._client.update_weights(folder, version=weights.version)
-        self._served_version = weights.version
 
-    async def _hand_over(self) -> None:
-        assert self._front is not None
-        self._front.close()
-        try:
-            async with asyncio.timeout(HAND_OVER_S):
-                await self._abort_until_vacant()
-        except TimeoutError:
-            raise ChildFailure(f"{self._noun} did not end its requests within {HAND_OVER_S:.0f} s") from None
-        await self._fall_asleep()
-        self._finish_phase()
+        async def stage(replica: EngineReplica) -> WeightsArrival:
+            transport = self._spec.train.weight_transport
+            return await replica.stage(folder, version=weights.version, transport=transport)
 
-    async def _abort_until_vacant(self) -> None:
-        assert self._front is not None
-        assert self._client is not None
-        while self._front.num_in_flight:
-            await self._client.abort_all()
-            with contextlib.suppress(TimeoutError):  # then abort once more
-                async with asyncio.timeout(ABORT_AGAIN_S):
-                    await self._front.wait_vacant()
+        async def update(replica: EngineReplica) -> None:
+            await replica.update(folder, version=weights.version)
 
-    async def _fall_asleep(self) -> None:
-        assert self._client is not None
-        if not self._is_asleep:
-            await self._client.sleep()
-            self._is_asleep = True
+        arrivals = await replicas.each(stage, behind)
+        if phase.state is PhaseState.ACTIVE:
+            phase.do(Doing(state=LedgerState.SYNCING))
+        updated = await replicas.each(update, list(arrivals))
+        if updated:
+            phase.arrival = slowest(arrivals[replica] for replica in updated)
+        if phase.state is PhaseState.ACTIVE:
+            phase.do(None)
+            phase.on_moved()
+
+    async def _hand_over(self, replicas: ReplicaSet) -> None:
+        await replicas.each(EngineReplica.hand_over)
+        await replicas.each(EngineReplica.fall_asleep)
+        if replicas.ready:
+            self._finish_phase()
 
     async def leave(self) -> None:
         phase = self.phase
-        if self._front is None or phase is None:
+        if self._set is None or phase is None:
             return
-        self._front.close()
+        ready = self._set.ready
+        for replica in ready:
+            replica.close_front()
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._abort_until_vacant()
+                await asyncio.gather(*(replica.abort_until_vacant() for replica in ready))
         except (TimeoutError, EngineError):
-            return  # the engine cannot end its requests, so gateways see broken connections
-        if not phase.is_over:
+            return  # an engine cannot end its requests, so gateways see broken connections
+        if ready and not phase.is_over:
             self._finish_phase("the supervisor was asked to stop")
 
-    async def _clean_up(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-        if self._front is not None:
-            await self._front.stop()
-        if self._client is not None:
-            await self._client.close()
-        self._socket.unlink(missing_ok=True)
+    def _reports(self) -> list[EngineReport]:
+        return [replica.report() for replica in self._replicas]
 
-    async def _whole_weights(self, weights: WeightsReference) -> Path | None:
-        """Return the weights' folder once it exists; None if the phase is drained first. Raises ChildFailure."""
-        fetching = asyncio.create_task(self._files.hold("weights", weights.uri))
-        try:
-            await asyncio.sleep(0)  # files that are there already take no longer
-            while not fetching.done():
-                if self.phase is not None and self.phase.state is PhaseState.DRAINING:
-                    return None
-                self._await_weights(True)
-                await asyncio.wait({fetching}, timeout=WEIGHTS_POLL_S)
-            folder = fetching.result()
-            await asyncio.to_thread(weights_check, folder, version=weights.version)
-        except FilesMissing as error:
-            raise ChildFailure(f"the weights of version {weights.version} did not appear: {error}") from error
-        except WeightsReadError as error:
-            raise ChildFailure(
-                f"the weights of version {weights.version} are not complete: {error}"
-            ) from error
-        finally:
-            fetching.cancel()
-            await asyncio.gather(fetching, return_exceptions=True)
-            self._await_weights(False)
-        return folder
+    def _count_in_flight(self) -> int:
+        return sum(replica.num_in_flight for replica in self._replicas)
+
+    def _is_draining(self) -> bool:
+        return self.phase is not None and self.phase.state is PhaseState.DRAINING
 
     def _await_weights(self, is_awaiting: bool) -> None:
         if self.phase is not None and self.phase.is_awaiting_weights != is_awaiting:
             self.phase.await_weights(is_awaiting)
+
+
+def slowest(arrivals: Iterable[WeightsArrival]) -> WeightsArrival:
+    """Return what is reported of all engines: the one that fell back to files, else the slowest."""
+    return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.child import Doing
-from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsArrival
+from seamlessflow.core.protocol.worker import EngineReport, PhaseOrder, PhaseReport, WeightsArrival
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 
@@ -55,6 +55,7 @@ class PhaseView:
     doing_cause: IdleCause | None = None
     is_awaiting_weights: bool = False
     num_in_flight: int = 0
+    num_engines: int = 1  # that serve
 
 
 @dataclass(slots=True)
@@ -65,12 +66,11 @@ class RunningPhase:
     state: PhaseState = PhaseState.STARTING
     reason: str = ""
     is_abandoned: bool = False
-    endpoint: str | None = None
-    served_version: int | None = None
     arrival: WeightsArrival | None = None
     doing: Doing | None = None
     is_awaiting_weights: bool = False
     count_in_flight: Callable[[], int] = field(default=int)
+    list_engines: Callable[[], list[EngineReport]] = field(default=list)
 
     @property
     def key(self) -> ChildKey:
@@ -98,12 +98,6 @@ class RunningPhase:
         self.doing = doing
         self.on_observed()
 
-    def serve(self, version: int) -> None:
-        """Note that the engine serves `version` from now on."""
-        self.served_version = version
-        self.doing = None
-        self.on_moved()
-
     def await_weights(self, is_awaiting: bool) -> None:
         self.is_awaiting_weights = is_awaiting
         self.on_observed()
@@ -112,15 +106,18 @@ class RunningPhase:
         return KnownPhase(self.order.phase_id, self.order.fence, self.key, self.state, self.is_abandoned)
 
     def report(self) -> PhaseReport:
-        is_rollout = self.order.role is Role.ROLLOUT
+        has_engines = self.order.role is Role.ROLLOUT and not self.is_over
+        engines = self.list_engines()
+        versions = [engine.served_version for engine in engines if engine.served_version is not None]
         return PhaseReport(
             phase_id=self.order.phase_id,
             fence=self.order.fence,
             state=self.state,
             reason=self.reason,
-            endpoint=self.endpoint,
-            served_version=self.served_version,
-            num_in_flight=self.count_in_flight() if is_rollout else None,
+            endpoints=engines if has_engines else None,
+            endpoint=next((engine.endpoint for engine in engines if engine.endpoint), None),
+            served_version=min(versions, default=None),
+            num_in_flight=self.count_in_flight() if has_engines else None,
             arrival=self.arrival,
         )
 
@@ -133,12 +130,15 @@ class RunningPhase:
             doing_cause=self.doing.cause if self.doing else None,
             is_awaiting_weights=self.is_awaiting_weights,
             num_in_flight=self.count_in_flight(),
+            num_engines=max(1, sum(bool(engine.endpoint) for engine in self.list_engines())),
         )
 
     def _move(self, target: PhaseState) -> None:
         PHASE_MOVES.check(self.state, target)
         self.state = target
         self.doing = None
+        if self.is_over:  # its engines may work for another phase from now on
+            self.list_engines, self.count_in_flight = list, int
         if target is PhaseState.DRAINING:
             self.on_observed()  # the control plane ordered it; a heartbeat now would delay the one about the end
         else:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from seamlessflow_workers.process.environment import child_environment
-from seamlessflow_workers.process.logs import OutputLog
 
 LAUNCH = Path(__file__).with_name("launch.py")
 READ_BYTES = 65_536
@@ -45,14 +44,23 @@ class Spawner(Protocol):
     """Starts programs that it has ready; `spawn` returns None for others."""
 
     async def spawn(
-        self, command: ChildCommand, *, environment: Mapping[str, str], output: int
+        self, command: ChildCommand, *, cores: frozenset[int], environment: Mapping[str, str], output: int
     ) -> Running | None: ...
+
+
+class Output(Protocol):
+    """Where a child's output goes: `logs.OutputLog`, or one of several that share it."""
+
+    @property
+    def last_line(self) -> str: ...
+
+    def write(self, chunk: bytes) -> None: ...
 
 
 class ChildProcess:
     """Running until `wait` returns."""
 
-    def __init__(self, process: Running, pump: asyncio.Task[None], log: OutputLog) -> None:
+    def __init__(self, process: Running, pump: asyncio.Task[None], log: Output) -> None:
         self._process = process
         self._pump = pump
         self._log = log
@@ -63,7 +71,7 @@ class ChildProcess:
         command: ChildCommand,
         *,
         cores: frozenset[int],
-        log: OutputLog,
+        log: Output,
         fork_server: Spawner | None = None,
     ) -> Self:
         """Fork the child from the fork server if it has the program, else start a new process. Raises OSError."""
@@ -72,7 +80,9 @@ class ChildProcess:
         try:
             process: Running | None = None
             if fork_server is not None:
-                process = await fork_server.spawn(command, environment=environment, output=write_end)
+                process = await fork_server.spawn(
+                    command, cores=cores, environment=environment, output=write_end
+                )
             if process is None:
                 process = await _launch(command, cores=cores, environment=environment, output=write_end)
         except BaseException:
@@ -129,7 +139,7 @@ async def _launch(
     )
 
 
-async def _pump(read_end: int, log: OutputLog) -> None:
+async def _pump(read_end: int, log: Output) -> None:
     reader = asyncio.StreamReader(limit=READ_BYTES)
     with open(read_end, "rb", buffering=0) as pipe:  # noqa: ASYNC230 - a descriptor, not a path
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -142,7 +152,7 @@ async def _pump(read_end: int, log: OutputLog) -> None:
             transport.close()
 
 
-def _write(log: OutputLog, chunk: bytes) -> None:
+def _write(log: Output, chunk: bytes) -> None:
     try:
         log.write(chunk)
     except OSError as error:  # a full disk must not stop the child

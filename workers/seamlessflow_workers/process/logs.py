@@ -89,14 +89,17 @@ class OutputLog:
         job_id: UUID | None = None,
         on_written: Callable[[], None] | None = None,
     ) -> None:
-        self.last_line = ""
-        self._unended = b""
+        self._last = LastLine()
         self._folder = folder
         self._role = role
         self._on_written = on_written
         self._unphased = RotatedFile(folder / (f"{role}-{job_id}.log" if job_id else f"{role}.log"))
         self._prelude = bytearray()
         self._phase_file: RotatedFile | None = None
+
+    @property
+    def last_line(self) -> str:
+        return self._last.text
 
     def bind(self, phase_id: UUID) -> RotatedFile:
         """Give this phase the output from now on, and the output that no phase owned before."""
@@ -113,7 +116,7 @@ class OutputLog:
             self._phase_file = None
 
     def write(self, chunk: bytes) -> None:
-        self._note_last_line(chunk)
+        self._last.note(chunk)
         if self._phase_file is None:
             self._unphased.write(chunk)
             self._prelude += chunk
@@ -127,13 +130,41 @@ class OutputLog:
         self.unbind()
         self._unphased.close()
 
-    def _note_last_line(self, chunk: bytes) -> None:
-        """Note the last line, which may come in pieces, as the last line of a traceback does."""
+
+class SharedLog:
+    """The output of one of several processes that write to one log; its lines begin with the process's name."""
+
+    def __init__(self, log: OutputLog, *, name: str) -> None:
+        self._last = LastLine()
+        self._log = log
+        self._prefix = f"[{name}] ".encode()
+        self._is_line_open = False
+
+    @property
+    def last_line(self) -> str:
+        return self._last.text
+
+    def write(self, chunk: bytes) -> None:
+        self._last.note(chunk)
+        lines = chunk.splitlines(keepends=True)
+        first = b"" if self._is_line_open else self._prefix
+        self._log.write(first + self._prefix.join(lines))
+        self._is_line_open = not chunk.endswith(b"\n")
+
+
+class LastLine:
+    """The last line of some output, which may come in pieces, as the last line of a traceback does."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._unended = b""
+
+    def note(self, chunk: bytes) -> None:
         said = (self._unended + chunk)[-4096:]
         self._unended = said[said.rfind(b"\n") + 1 :]
         lines = [line for line in said.splitlines() if line.strip()]
         if lines:
-            self.last_line = lines[-1].decode(errors="replace").strip()[:LAST_LINE_CHARACTERS]
+            self.text = lines[-1].decode(errors="replace").strip()[:LAST_LINE_CHARACTERS]
 
 
 def _read_at(path: Path, offset: int, base: int, num_bytes: int) -> tuple[int, bytes]:

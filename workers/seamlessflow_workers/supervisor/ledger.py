@@ -22,11 +22,12 @@ NUM_BUFFERED_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A state of the ledger; only idle has a cause."""
+    """A state of the ledger; only idle has a cause. `num_engines`: serving, how many engines the requests share."""
 
     state: LedgerState
     cause: IdleCause | None = None
     job_id: UUID | None = None
+    num_engines: int = 1
 
     def __post_init__(self) -> None:
         if (self.state is LedgerState.IDLE) != (self.cause is not None):
@@ -155,4 +156,5 @@ def _interval(span: _Span, *, seq: int) -> Interval:
         start_s=span.start_s,
         end_s=span.end_s,
         mean_in_flight=span.request_seconds / span.duration_s if is_serving else None,
+        num_engines=span.reading.num_engines,
     )

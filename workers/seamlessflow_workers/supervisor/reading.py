@@ -66,7 +66,7 @@ def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:
     if phase.doing is not None and phase.doing is not LedgerState.IDLE:
         return Reading(phase.doing, None, phase.job_id)
     if phase.role is Role.ROLLOUT and phase.num_in_flight > 0:
-        return Reading(LedgerState.SERVING, None, phase.job_id)
+        return Reading(LedgerState.SERVING, None, phase.job_id, num_engines=phase.num_engines)
     return Reading(LedgerState.IDLE, phase.doing_cause or _DEFAULT_CAUSE[phase.role], phase.job_id)
 
 

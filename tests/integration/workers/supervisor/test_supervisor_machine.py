@@ -21,6 +21,7 @@ import pytest
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, PhaseReport, WeightsReference
+from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
@@ -51,10 +52,11 @@ class Stage:
     machine: Machine
     session: aiohttp.ClientSession
     folder: Path
+    devices: tuple[Device, ...]
 
     def pid(self, role: Role) -> int | None:
         child = next((child for key, child in self.machine.children.items() if key.role is role), None)
-        return child.pid if child else None
+        return next(iter(child.pids), None) if child else None
 
     async def generate(
         self, report: PhaseReport, order: PhaseOrder, *, num_tokens: int, version: int
@@ -79,8 +81,11 @@ def headers(order: PhaseOrder, version: int) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def staged(folder: Path, **changes: Any) -> AsyncIterator[Stage]:
-    """`changes`: of the supervisor's configuration."""
+async def staged(folder: Path, *, num_devices: int = 1, **changes: Any) -> AsyncIterator[Stage]:
+    """`num_devices`: core sets of one core each; the same core again if there are too few. `changes`: of the
+    supervisor's configuration."""
+    available = sorted(os.sched_getaffinity(0))
+    devices = tuple(core_device(available[number % len(available)]) for number in range(num_devices))
     plane = await FakeControlPlane.start()
     config = SupervisorConfig(
         name="alpha",
@@ -90,7 +95,7 @@ async def staged(folder: Path, **changes: Any) -> AsyncIterator[Stage]:
         cores=frozenset(os.sched_getaffinity(0)),
         home=folder / "home",
         device="cpu",
-        devices=(core_device(min(os.sched_getaffinity(0))),),
+        devices=devices,
         broker_url=None,
         engine_commands={EngineKind.EMBEDDED: ENGINE},
         engines={
@@ -107,7 +112,7 @@ async def staged(folder: Path, **changes: Any) -> AsyncIterator[Stage]:
             machine = Machine(config, home, session)
             running = asyncio.create_task(machine.run(stopped))
             try:
-                yield Stage(plane, machine, session, folder)
+                yield Stage(plane, machine, session, folder, devices)
             finally:
                 stopped.set()
                 await running
@@ -537,7 +542,7 @@ async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
     stage: Stage, role: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = "seamlessflow_workers.phases.warm.SILENCE_LIMITS_S"
-    monkeypatch.setattr(limits, dict.fromkeys(Role, 4.0), raising=False)
+    monkeypatch.setattr(limits, dict.fromkeys(Role, 4.0))
     plane = stage.plane
     plane.reside(role)
     order = plane.order(role)
@@ -557,7 +562,7 @@ async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
 async def test_a_child_that_stops_while_it_loads_is_killed_and_its_phase_fails_as_stalled(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamlessflow_workers.phases.warm.LOADING_LIMIT_S", 2.0, raising=False)
+    monkeypatch.setattr("seamlessflow_workers.phases.watched.LOADING_LIMIT_S", 2.0)
     plane = stage.plane
     plane.reside(Role.TRAIN)
     order = plane.order(Role.TRAIN)
@@ -584,7 +589,7 @@ async def test_agents_of_two_jobs_run_beside_an_engine_and_end_by_themselves(sta
         await plane.until_state(order, PhaseState.ACTIVE)
     assert plane.heartbeats[0].capabilities is not None
     assert plane.heartbeats[0].capabilities.agent_slots == 4
-    runner = stage.machine.children[ChildKey(other, Role.AGENT)].pid
+    (runner,) = stage.machine.children[ChildKey(other, Role.AGENT)].pids
     before = {role: stage.pid(role) for role in (Role.ROLLOUT, Role.AGENT)}
     assert runner is not None
 

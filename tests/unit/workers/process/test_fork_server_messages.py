@@ -66,7 +66,7 @@ def test_a_card_with_vllm_needs_no_embedded_engine() -> None:
 
 
 def test_messages_survive_the_socket() -> None:
-    fork = Fork(module=TRAIN, arguments=["--help"], environment={"A": "b"}, descriptors=[7])
+    fork = Fork(module=TRAIN, arguments=["--help"], environment={"A": "b"}, cores=[0, 2], descriptors=[7])
     for request in (Preload([AGENTS]), fork):
         assert decode_to_fork_server(encode(request)) == request
     for answer in (Warm(rss_bytes=1), Forked(pid=2), Unable(reason="none")):

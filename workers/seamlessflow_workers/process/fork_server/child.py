@@ -34,6 +34,7 @@ class Child:
             os._exit(EXIT_NOT_LET_IN)
         os.close(self.gate)
         bind_to_parent(parent_pid=self.supervisor_pid, death_signal=signal.SIGKILL)
+        os.sched_setaffinity(0, self.fork.cores)
         self._descriptors_place()
         # Before the environment is cleared, because setproctitle finds the title's memory by it.
         setproctitle.setproctitle(" ".join([sys.executable, "-m", self.fork.module, *self.fork.arguments]))

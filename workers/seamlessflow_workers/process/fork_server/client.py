@@ -128,7 +128,7 @@ class ForkServer:
             self._changed.set()
 
     async def spawn(
-        self, command: ChildCommand, *, environment: Mapping[str, str], output: int
+        self, command: ChildCommand, *, cores: frozenset[int], environment: Mapping[str, str], output: int
     ) -> AdoptedProcess | None:
         """Fork a process whose output goes to the descriptor `output`; None if the caller must start a new one."""
         module = _module_of(command.arguments)
@@ -138,6 +138,7 @@ class ForkServer:
             module=module,
             arguments=list(command.arguments[3:]),
             environment=dict(environment),
+            cores=sorted(cores),
             descriptors=list(command.inherited_fds),
         )
         enter, let = os.pipe()

@@ -24,6 +24,7 @@ class Fork(msgspec.Struct, tag=True, frozen=True):
     module: str
     arguments: list[str]
     environment: dict[str, str]
+    cores: list[int]  # on which it may run
     descriptors: list[int]  # the numbers that the passed descriptors get in the child
 
 
