@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .seamlessflow/venvs/app/bin
 
-# The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm UPDATES=40 JOBS=2
+# The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm TENSOR=2 UPDATES=40 JOBS=2
 DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(ENGINE),--engine $(ENGINE)) \
-	$(if $(UPDATES),--updates $(UPDATES)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter-out 0,$(KEEP)),--keep)
+	$(if $(TENSOR),--tensor $(TENSOR)) $(if $(UPDATES),--updates $(UPDATES)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 # Number of processes for the tests. Many tests wait for a deadline, so one more than there are cores is fastest.
 WORKERS ?= 3
@@ -25,7 +25,7 @@ vllm: setup ## create the environment .seamlessflow/venvs/vllm for vLLM engines 
 vllm-if-possible: setup
 	-@$(BIN)/python -m deploy.local.vllm_environment
 
-demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES, JOBS)
+demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, TENSOR, UPDATES, JOBS)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
 # The environment of vLLM is created while the checks run. Tests start in the order of their folders, so that the short ones

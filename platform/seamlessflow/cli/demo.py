@@ -30,7 +30,7 @@ from seamlessflow.cli.demo_report import (
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.gpu_machines import gpus_here, placed
 from seamlessflow.cli.local.identity import same_identity, wrapped
-from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS
+from seamlessflow.cli.local.layouts import LAYOUTS, MAX_JOBS, MULTIPLEXED, NODE, num_devices
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
@@ -53,9 +53,8 @@ PROGRESS_EVERY_S = 5.0
 @click.option(
     "--layout",
     type=click.Choice(sorted(LAYOUTS)),
-    default="multiplexed",
-    show_default=True,
-    help="Layout of the machines, which decides their tags.",
+    help=f"Layout of the machines, which decides their tags and devices.  [default: {MULTIPLEXED}, or {NODE} if an "
+    "engine needs several devices]",
 )
 @click.option(
     "--engine",
@@ -63,6 +62,13 @@ PROGRESS_EVERY_S = 5.0
     default=EngineKind.EMBEDDED.value,
     show_default=True,
     help="Rollout engine.",
+)
+@click.option(
+    "--tensor",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of devices that share each layer in an engine (vLLM).",
 )
 @click.option(
     "--lr",
@@ -86,11 +92,16 @@ PROGRESS_EVERY_S = 5.0
     help="Number of jobs that share the machines.",
 )
 @click.option("--keep", is_flag=True, help="Keep the platform running afterwards, until Ctrl-C.")
-def demo(layout: str, engine: str, lr: float, updates: int, jobs: int, keep: bool) -> None:
+def demo(
+    layout: str | None, engine: str, tensor: int, lr: float, updates: int, jobs: int, keep: bool
+) -> None:
     """Train the calculator policy on this machine, using the whole platform, in a few minutes."""
+    layout = layout or (NODE if tensor > 1 else MULTIPLEXED)
+    _devices_required(layout, engine, tensor)
     if engine == EngineKind.VLLM:
         _vllm_required()
-    work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, num_jobs=jobs, keep=keep)
+    options = {"engine": engine, "tensor": tensor, "learning_rate": lr, "num_updates": updates}
+    work = _run(layout=layout, options=options, num_jobs=jobs, keep=keep)
     succeeded = run_to_end(work)
     if succeeded is None:
         raise click.Abort
@@ -106,9 +117,17 @@ def _vllm_required() -> None:
     click.echo(f"engine     {finding.version}, which takes about half a minute to start")
 
 
-async def _run(
-    *, layout: str, engine: str, learning_rate: float, num_updates: int, num_jobs: int, keep: bool
-) -> bool:
+def _devices_required(layout: str, engine: str, tensor: int) -> None:
+    if tensor > 1 and engine != EngineKind.VLLM:
+        raise CliError(f"TENSOR={tensor} needs ENGINE=vllm: the embedded engine computes on one device")
+    if tensor > (num := num_devices(layout)):
+        raise CliError(
+            f"TENSOR={tensor} needs a machine with {tensor} devices, but the layout {layout} has {num}; accepted: "
+            f"LAYOUT={NODE}, with at most {num_devices(NODE)}"
+        )
+
+
+async def _run(*, layout: str, options: Mapping[str, Any], num_jobs: int, keep: bool) -> bool:
     home = find_home().create()
     started_at = time.monotonic()
     example = asyncio.create_task(_example_make(home))
@@ -118,7 +137,7 @@ async def _run(
         async with running_stack(home, machines, before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
-            spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)
+            spec = example_spec(files, num_ranks=num_devices(layout), **options)
             specs = list(_numbered(spec, num_jobs))
             succeeded = await asyncio.to_thread(_train, home, specs, layout, is_interrupted)
             if keep:
@@ -131,7 +150,13 @@ async def _run(
 
 
 def example_spec(
-    files: Mapping[str, Path], *, engine: str, learning_rate: float, num_updates: int
+    files: Mapping[str, Path],
+    *,
+    engine: str,
+    learning_rate: float,
+    num_updates: int,
+    tensor: int = 1,
+    num_ranks: int = 1,
 ) -> dict[str, Any]:
     """Return the spec of the demo's job, as a user would write it."""
     return {
@@ -146,6 +171,7 @@ def example_spec(
             "max_tokens_per_turn": 24,
             "max_concurrent_sessions": 96,
             "max_num_seqs": MAX_NUM_SEQS[engine],
+            "parallel": {"tensor": tensor},
         },
         "algorithm": {
             "name": "grpo",
@@ -158,6 +184,7 @@ def example_spec(
         "train": {
             "num_updates": num_updates,
             "learning_rate": learning_rate,
+            "num_ranks": num_ranks,
             "checkpoint_every_updates": 5,
             "keep_versions": 8,
         },

@@ -23,13 +23,14 @@ SUPERVISOR = "seamlessflow_workers.supervisor"
 class LocalMachine:
     """A machine to run here. `tags` are used at registration. `core` is an index, from 0, into the cores that we may
     use; None: unpinned. `devices` is what it computes on, as its supervisor's flag says it; None: what it finds.
-    `module` is the program that supervises it.
+    `core_devices` are indices like `core`, each of a core that is a device. `module` is the program that supervises it.
     """
 
     name: str
     tags: tuple[str, ...]
     core: int | None = None
     devices: str | None = None
+    core_devices: tuple[int, ...] = ()
     module: str = SUPERVISOR
 
 
@@ -59,22 +60,30 @@ def missing_tokens(home: Home, machines: Sequence[LocalMachine]) -> dict[Path, t
 def supervisor_spec(
     home: Home, machine: LocalMachine, *, addresses: Addresses, env: Mapping[str, str]
 ) -> ProcessSpec:
-    core = usable_core(machine.core)
-    pinned = () if core is None else ("--cores", str(core))
-    # With the kind, which may differ from that in the environment: agents have no GPU where engines do.
-    kind = "cpu" if is_core_sets(machine.devices or "") else "cuda"
-    devices = () if machine.devices is None else ("--devices", machine.devices, "--device", kind)
     return ProcessSpec(
         name=f"supervisor-{machine.name}",
         command=(
             *(sys.executable, "-m", machine.module),
-            *("--name", machine.name, *pinned, *devices),
+            *("--name", machine.name, *_place(machine)),
             *("--control-plane-url", addresses.web_url, "--token-file", str(token_file(home, machine))),
         ),
         env=env,
         stop_timeout_s=STOP_TIMEOUT_S,
         cwd=home.root,
     )
+
+
+def _place(machine: LocalMachine) -> tuple[str, ...]:
+    """Return the flags that give a machine its cores and devices."""
+    core = usable_core(machine.core)
+    pinned = () if core is None else ("--cores", str(core))
+    if machine.devices is not None:
+        # With the kind, which may differ from that in the environment: agents have no GPU where engines do.
+        kind = "cpu" if is_core_sets(machine.devices) else "cuda"
+        return (*pinned, "--devices", machine.devices, "--device", kind)
+    if cores := [core for index in machine.core_devices if (core := usable_core(index)) is not None]:
+        return ("--devices", ",".join(f"cpu:{core}" for core in cores), "--device", "cpu")
+    return pinned
 
 
 def usable_core(index: int | None) -> int | None:
