@@ -18,6 +18,8 @@ Row = dict[str, Any]
 STEPS = "tests.integration.workers.train.sequence_parallel.trainer_sequence_steps"
 CASES_OF_FOUR = ("trees", "branches, ratios of sequences", "KL and entropy")
 STEPS_OF_FOUR = ["stage 0", "stage 1", "stage 3", "KL in the reward"]
+# Of gradients, and relative and absolute ones of metrics: eight bits of precision; several steps of Adam.
+TOLERANCES = {"bfloat16": (0.02, 0.05, 0.01), "mini-batches": (1e-3, 1e-3, 1e-6)}
 PADDED = {"train/num_computed_tokens", "train/num_measured_tokens"}
 GRADIENTS = "tests.integration.workers.train.sequence_parallel.trainer_sequence_gradients"
 
@@ -69,12 +71,13 @@ def test_a_step_of_ranks_that_share_sequences_is_that_of_one_rank(
     for case, row in together.items():
         expected = np.array(alone[case]["moments"])
         error = np.linalg.norm(np.array(row["moments"]) - expected) / np.linalg.norm(expected)
-        assert error < 1e-5, case
+        most, rel, least = TOLERANCES.get(case, (1e-5, 1e-4, 1e-7))
+        assert error < most, case
         ours, theirs = row["metrics"], alone[case]["metrics"]
         assert ours.keys() == theirs.keys(), case
         for name in ours.keys() - PADDED:
             if not name.startswith("perf/") and not name.endswith("_s"):
-                assert ours[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-7), (case, name)
+                assert ours[name] == pytest.approx(theirs[name], rel=rel, abs=least), (case, name)
         # Each token counts once, whichever ranks computed it, and so does what was added to share rows equally.
         for name in PADDED & ours.keys():
             assert theirs[name] <= ours[name] < 1.2 * theirs[name] + 1, (case, name)

@@ -30,6 +30,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "KL in the reward": ({"zero_stage": 3}, IN_REWARD),
     "an adapter": ({"lora": {"rank": 3}, "zero_stage": 2}, IN_LOSS),
     "checkpointed activations": ({"gradient_checkpointing": True, "zero_stage": 3}, IN_LOSS),
+    "mini-batches": (
+        {"minibatches": 2, "epochs": 2, "zero_stage": 3},
+        {"name": "gspo", "off_policy": {"proximal": "current"}},
+    ),
+    "bfloat16": ({"zero_stage": 2}, IN_LOSS),
 }
 
 
@@ -37,7 +42,8 @@ def case_spec(name: str, num_sharing: int) -> JobSpec:
     train, algorithm = CASES[name]
     parallel = {"num_ranks": num_sharing, "parallel": {"sequence": num_sharing}}
     options = {"micro_batch_tokens": 40, "max_grad_norm": 1e9, "warmup_updates": 0, **parallel, **train}
-    return JobSpec.model_validate({**make_spec(**options), "algorithm": algorithm})
+    model = {"source": "artifact://test", "dtype": "bfloat16" if name == "bfloat16" else "float32"}
+    return JobSpec.model_validate({**make_spec(**options), "algorithm": algorithm, "model": model})
 
 
 def main(model_path: Path, num_sharing: int, names: Sequence[str]) -> None:
