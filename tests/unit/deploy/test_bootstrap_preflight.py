@@ -99,7 +99,10 @@ def test_a_failed_step_names_the_reason_and_the_log(tmp_path: Path, monkeypatch:
 def test_the_constraints_pin_the_torch_of_every_extra_and_no_vendor_package() -> None:
     pins = bootstrap.CONSTRAINTS.read_text().splitlines()
     assert "torch==2.13.0" in pins
-    assert not [pin for pin in pins if pin.startswith(("nvidia", "triton", "-e", "seamlessflow"))]
+    others = [
+        pin for pin in pins if not pin.startswith("nvidia-ml-py")
+    ]  # asks the driver, and has no libraries
+    assert not [pin for pin in others if pin.startswith(("nvidia", "triton", "-e", "seamlessflow"))]
 
 
 def test_set_up_runs_without_a_terminal_or_an_open_input() -> None:

@@ -70,7 +70,7 @@ def test_unknown_names_are_refused_with_their_value_and_the_accepted_names() -> 
     )
     assert "arithmetic, calculator, chess, command, external, none, silent" in found["environment.name"]
     assert found["environment.reward"].endswith("accepted: exact_answer, judge")
-    assert found["algorithm.advantage"].endswith("mode_aware, one, global, rank")
+    assert found["algorithm.advantage"].endswith("mode_aware, one, gae, global, rank")
 
 
 def test_a_submitter_cannot_make_the_platform_import_anything() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
+from seamlessflow.core.scheduling.activity import is_running
 from seamlessflow.core.scheduling.decisions import (
     AdmitMachine,
     Decision,
@@ -134,6 +135,8 @@ def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: 
     plan = decide(snapshot)
     for lease in (d for d in plan.decisions if isinstance(d, Lease) and d.role is Role.ROLLOUT):
         job = next(job for job in snapshot.jobs if job.id == lease.job_id)
+        if not is_running(job, snapshot.held_by(job.id)):
+            continue  # it needs an engine to be up, and trains after that
         trains = any(phase.role is Role.TRAIN for _, phase in snapshot.held_by(job.id))
         promised = any(
             isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in singly(plan)
