@@ -76,7 +76,7 @@ async def test_a_job_whose_agents_always_crash_pauses_itself_and_says_why(
     command = [sys.executable, "-m", "django", "run_scheduler", "--alive-file", str(tmp_path / "alive")]
     scheduler = subprocess.Popen(command, env=environ)  # noqa: ASYNC220
     try:
-        await world.until(is_asked_to_pause, what="the job pauses itself")
+        await world.until(is_asked_to_pause, what="the job pauses itself", timeout_s=60)
         ((author, reason),) = world.sql("SELECT author, reason FROM common_event WHERE kind = 'job.desired'")
         assert author == "platform"
         assert (
