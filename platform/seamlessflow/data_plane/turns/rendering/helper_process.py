@@ -88,7 +88,9 @@ class HelperProcess(asyncio.SubprocessProtocol):
         body = work.asked.body
         self._num_bytes += len(body) if self.under_way else 0
         self.under_way.append(work)
-        self._stdin.write(LENGTH.pack(len(body)) + body)
+        # A process that has just died is noticed by its output; then this work goes to another one.
+        if not self._stdin.is_closing():
+            self._stdin.write(LENGTH.pack(len(body)) + body)
 
     def take_back(self) -> list[Work]:
         """Return the works that wait behind the first; what the helper replies to them is ignored."""
