@@ -122,8 +122,8 @@ class MadeUpJob:
 
     def _machine(self) -> Row:
         return {
-            "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "pool": "", "cost": 1.0, "generation": 1,
-            "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "", "role": "rollout",
+            "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "labels": ["host=alpha"], "pool": "", "cost": 1.0,
+            "generation": 1, "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "", "role": "rollout",
             "phase_state": "active", "num_agents": 0, "version": 1, "open_state": "", "open_cause": "",
             "open_since": None, "quarantine": None, "capabilities": {},
         }  # fmt: skip
