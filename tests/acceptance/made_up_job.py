@@ -123,9 +123,9 @@ class MadeUpJob:
     def _machine(self) -> Row:
         return {
             "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "labels": ["host=alpha"], "pool": "",
-            "cost": 1.0, "generation": 1, "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "", "role": "rollout",
-            "phase_state": "active", "num_agents": 0, "version": 1, "open_state": "", "open_cause": "",
-            "open_since": None, "quarantine": None, "capabilities": {},
+            "cost": 1.0, "generation": 1, "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "",
+            "role": "rollout", "phase_state": "active", "num_agents": 0, "version": 1, "open_state": "",
+            "open_cause": "", "open_since": None, "quarantine": None, "capabilities": {},
         }  # fmt: skip
 
     def _answer(self, route: Route) -> None:
@@ -236,8 +236,8 @@ def phase_row(number: int, *, leased_at: int, is_over: bool = True) -> Row:
     return {
         "id": f"pha_{number:026}", "machine": "alpha", "role": "rollout", "state": "ended" if is_over else "active",
         "reason": "", "fence": number, "desired_version": 1, "served_version": 1, "engines": [],
-        "num_batches": None,
-        "gang_member": None, "leased_at": leased_at, "ended_at": leased_at + 900 if is_over else None,
+        "num_batches": None, "gang_member": None, "leased_at": leased_at,
+        "ended_at": leased_at + 900 if is_over else None,
     }  # fmt: skip
 
 
