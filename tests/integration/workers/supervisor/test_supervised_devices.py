@@ -31,12 +31,12 @@ async def test_a_lost_device_is_left_out_of_the_next_phases_until_a_person_relea
 
         health["cpu:lost"] = DeviceHealth("it is gone")
         await until(lambda: devices_of_trainer(stage) == [devices[0].id], what="the next one has the other")
-        assert problems(plane) == [{}, {"cpu:lost": "it is gone"}]
+        await until(lambda: problems(plane) == [{}, {"cpu:lost": "it is gone"}], what="the loss is told")
 
         plane.released_devices = {"cpu:lost": "it is gone"}
         health["cpu:lost"] = DeviceHealth()
         await until(lambda: len(devices_of_trainer(stage)) == 2, what="it is used again")
-        assert problems(plane) == [{}, {"cpu:lost": "it is gone"}, {}]
+        await until(lambda: problems(plane) == [{}, {"cpu:lost": "it is gone"}, {}], what="the return is told")
 
 
 def devices_of_trainer(stage: Stage) -> list[str]:
