@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
 
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.helper_process import MAX_UNDER_WAY
+from seamlessflow.data_plane.turns.rendering.helper_process import MAX_UNDER_WAY, HelperProcess, Work
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers, PromptRefused
 from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest, asked_prompt, prompt_make
@@ -147,3 +148,23 @@ async def test_helpers_end_with_the_task_that_keeps_them(model: Path) -> None:
         assert processes
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=20)
     assert alive == []
+
+
+def test_a_prompt_for_a_helper_whose_pipe_has_just_closed_is_left_for_another(model: Path) -> None:
+    async def check() -> None:
+        gone = asyncio.Event()
+        process = HelperProcess(lambda *_: None, lambda _: gone.set())
+        await process.start(512)
+        os.kill(process.pid, signal.SIGSTOP)  # its end comes after the prompt
+        process._stdin.close()
+        await asyncio.sleep(0.01)  # the loop closes the pipe
+        work = Work("job", asked_prompt(request(model, "1")), asyncio.get_running_loop().create_future())
+        try:
+            process.send(work)
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+        await gone.wait()
+        assert list(process.under_way) == [work]
+        await process.ended()
+
+    uvloop.run(check())  # the gateway's loop, which raises for bytes that are written to a closed pipe
