@@ -4,13 +4,17 @@ Takes a spec; returns the same, or one whose `model.source` is the upload with t
 converted once for a project, and the upload is subject to the same rules as any other.
 """
 
+import fcntl
 import importlib.util
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from hashlib import file_digest
 from pathlib import Path
+
+from django.conf import settings
 
 from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.common.errors import field_error
@@ -57,9 +61,18 @@ def _artifact(file: Path, project: Project, user: User, author: str) -> Artifact
     with file.open("rb") as stream:
         digest = file_digest(stream, "sha256").hexdigest()
     name = f"{file.stem} (converted from GGUF)"
-    known = Artifact.objects.filter(project=project, sha256=digest, name=name, deleted_at=None).first()
-    made = Artifact(project=project, created_by=user, name=name, is_archive=True, sha256=digest)
-    return known or artifact_fill(made, lambda folder: _convert(file, folder / file.stem), author)
+    with _alone(digest):  # a client that lost patience asks again
+        known = Artifact.objects.filter(project=project, sha256=digest, name=name, deleted_at=None).first()
+        made = Artifact(project=project, created_by=user, name=name, is_archive=True, sha256=digest)
+        return known or artifact_fill(made, lambda folder: _convert(file, folder / file.stem), author)
+
+
+@contextmanager
+def _alone(digest: str) -> Iterator[None]:
+    """Let one request of this host at a time convert a file."""
+    with (settings.INCOMING_DIR / f"gguf-{digest}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _problem(file: Path) -> str:
