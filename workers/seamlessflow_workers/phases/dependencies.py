@@ -52,5 +52,6 @@ class Dependencies:
     on_observed: Callable[[], None]  # something changed that only matters to the ledger
     on_counted: Callable[[], None]  # the number of requests in flight changed, and nothing else
     on_failed: Callable[[str, Sequence[Device]], None]  # a child ended, why, and on which devices it computed
+    are_usable: Callable[[Sequence[Device]], bool]  # whether none of these devices is cordoned
     rendezvous_fd: int  # listening socket at which trainers of other machines meet this machine's
     fork_server: Spawner | None = None

@@ -1,8 +1,8 @@
 """The engines of one rollout child: all are started together, and one that is lost is started again alone.
 
-It takes a way to start an engine, and tells when one is ready or lost. It returns the engines that are ready.
-Invariants: an engine that was lost is gone before the next one takes its number; the set fails with the reason of its
-last engine, once no other engine works or is being started for the first time.
+It takes a way to start an engine, and tells when one is ready or lost. It returns the engines that are ready. An engine
+whose device was cordoned stays lost. Invariants: an engine that was lost is gone before the next one takes its number;
+the set fails with the reason of its last engine, once no other engine works or is being started for the first time.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ class ReplicaSet:
         loading: asyncio.Lock,
         on_change: Callable[[], None],
         on_lost: Callable[[EngineReplica], None],
+        may_start_again: Callable[[EngineReplica], bool],
     ) -> None:
         """`start` returns when the engine is ready, or raises ChildFailure. `loading` is held while engines start."""
         self._make = make
@@ -38,6 +39,7 @@ class ReplicaSet:
         self._loading = loading
         self._on_change = on_change
         self._on_lost = on_lost
+        self._may_start_again = may_start_again
         self._replicas = [make(number) for number in range(num)]
         self._first_tries = set(range(num))  # that are not over
         self._all_tried = asyncio.Event()
@@ -58,10 +60,8 @@ class ReplicaSet:
             async with self._loading:
                 keeping = [asyncio.create_task(self._keep(number)) for number in range(len(self._replicas))]
                 await asyncio.wait({trying, *keeping}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(keeping, return_when=asyncio.FIRST_COMPLETED)
-            for task in keeping:
-                if task.done():
-                    task.result()
+            for task in asyncio.as_completed(keeping):  # those that end are not started again
+                await task
         finally:
             for one in (trying, *keeping):
                 one.cancel()
@@ -90,7 +90,7 @@ class ReplicaSet:
         return results
 
     async def _keep(self, number: int) -> None:
-        """Start one engine again and again, until it was the last one."""
+        """Start one engine again and again, as long as it may be. Raises ChildFailure if it was the last one."""
         failures = FailureCount()
         while True:
             replica = self._replicas[number]
@@ -104,11 +104,14 @@ class ReplicaSet:
                 self._first_try_over(number)
                 if not self._has_others(number):
                     raise
-                log.warning("%s; it is started again, and the others go on", error)
+                log.warning("%s; the others go on", error)
             self._on_change()
             await replica.close()
             self._replicas[number] = self._make(number)
             self._replicas[number].problem = replica.problem
+            if not self._may_start_again(replica):
+                log.warning("%s is not started again: its device is cordoned", replica.noun)
+                return
 
     async def _bring_up(self, replica: EngineReplica, failures: FailureCount) -> None:
         if replica.number in self._first_tries:  # `run` holds the lock for all of them

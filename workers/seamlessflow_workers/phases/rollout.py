@@ -2,9 +2,9 @@
 
 It takes phases with the weights that they should serve, offers endpoints that serve exactly those, and updates them in
 place: all engines stage a version, then each updates. A drain hands over: new requests are refused, running ones end
-with the tokens so far, and the engines sleep. A lost engine leaves the phase and is started again alone; the phase
-fails with the last one. Invariants: a version is served only if its files are complete (they are renamed into place);
-a phase whose engines are all lost does not end as if it had been handed over.
+with the tokens so far, and the engines sleep. A lost engine leaves the phase and is started again alone, unless its
+device is cordoned; the phase fails with the last one. Invariants: a version is served only if its files are complete
+(they are renamed into place); a phase whose engines are all lost does not end as if it had been handed over.
 """
 
 import asyncio
@@ -61,6 +61,7 @@ class RolloutChild(WarmChild):
             loading=self._dependencies.loading,
             on_change=self._on_replicas_changed,
             on_lost=lambda replica: self._dependencies.on_failed(replica.problem, replica.devices),
+            may_start_again=lambda replica: self._dependencies.are_usable(replica.devices),
         )
         keeping, working = asyncio.create_task(self._set.run()), asyncio.create_task(self._work(self._set))
         try:

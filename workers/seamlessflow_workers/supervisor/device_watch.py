@@ -36,7 +36,11 @@ class DeviceWatch:
 
     @property
     def usable(self) -> tuple[Device, ...]:
-        return tuple(device for device in self._devices if device.id not in self.problems)
+        return tuple(device for device in self._devices if self.are_usable([device]))
+
+    def are_usable(self, devices: Sequence[Device]) -> bool:
+        """Return whether none of these devices is cordoned."""
+        return all(device.id not in self.problems for device in devices)
 
     async def run(self) -> None:
         """Probe for ever."""

@@ -104,6 +104,7 @@ class Machine:
             on_observed=self._observe,
             on_counted=self._recount,
             on_failed=self._devices.blame,
+            are_usable=self._devices.are_usable,
             fork_server=self.fork_server,
             rendezvous_fd=self._rendezvous.listening.fileno(),
         )

@@ -36,7 +36,9 @@ async def test_a_lost_device_is_left_out_of_the_next_phases_until_a_person_relea
         plane.released_devices = {"cpu:lost": "it is gone"}
         health["cpu:lost"] = DeviceHealth()
         await until(lambda: len(devices_of_trainer(stage)) == 2, what="it is used again")
-        await until(lambda: problems(plane) == [{}, {"cpu:lost": "it is gone"}, {}], what="the return is told")
+        await until(
+            lambda: problems(plane) == [{}, {"cpu:lost": "it is gone"}, {}], what="the return is told"
+        )
 
 
 def devices_of_trainer(stage: Stage) -> list[str]:

@@ -13,8 +13,11 @@ import pytest
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import EngineReport, PhaseOrder, PhaseReport
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.supervisor import device_watch
+from seamlessflow_workers.supervisor.nvml import DeviceHealth
 from tests.fakes.fake_control_plane import until, weights_in
 from tests.fakes.fake_engine import next_token
+from tests.fixtures.machine_devices import core_device
 from tests.fixtures.repository import ROOT
 from tests.integration.workers.supervisor.test_supervisor_machine import PROMPT, Stage, staged
 
@@ -124,6 +127,38 @@ async def test_a_killed_engine_comes_back_alone_while_the_other_goes_on(stage: S
     logs = plane.logs[order.phase_id].decode()
     assert "[engine 0] fake engine starts with version 1\n" in logs
     assert "[engine 1] fake engine starts with version 1\n" in logs
+
+
+async def test_an_engine_whose_device_is_cordoned_stays_lost_while_the_other_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(device_watch, "PROBE_EVERY_S", 0.02)
+    cores = sorted(os.sched_getaffinity(0))
+    devices = (core_device(cores[0]), msgspec.structs.replace(core_device(cores[-1]), id="cpu:lost"))
+    health = {device.id: DeviceHealth() for device in devices}
+    async with staged(tmp_path, devices=devices, probe=lambda _: dict(health)) as stage:
+        plane = stage.plane
+        plane.reside(Role.ROLLOUT)
+        order = plane.order(Role.ROLLOUT)
+        fellow, _ = await serving(stage, order, version=0)
+        health["cpu:lost"] = DeviceHealth("it is gone")
+        await until(lambda: "device cpu:lost is cordoned" in caplog.text, what="the device is cordoned")
+        kept, on_lost = pids(stage)
+        os.kill(on_lost, signal.SIGKILL)
+
+        await until(lambda: "engine 1 is not started again" in caplog.text, what="it stays lost")
+        assert plane.last(order).state is PhaseState.ACTIVE
+        assert (await ask(stage, fellow, order, version=0))[0] == 200
+        assert pids(stage) == (kept,)
+
+        os.kill(kept, signal.SIGKILL)
+        assert "killed by SIGKILL" in (await plane.until_state(order, PhaseState.FAILED)).reason
+        again = plane.order(Role.ROLLOUT)
+        await plane.until_state(again, PhaseState.ACTIVE)
+        assert [engine.replica for engine in engines_of(plane.last(again))] == [0], (
+            "on the device that is left"
+        )
 
 
 async def test_the_phase_fails_with_its_last_engine(stage: Stage) -> None:
