@@ -32,12 +32,13 @@ export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">,
   return `${until}${row}: ${quarantine.reason}.`;
 }
 
-/** Why devices of a machine get no work, a sentence each. */
-export function deviceProblems({ capabilities }: Pick<MachineRow, "capabilities">): string[] {
+/** Why each cordoned device of a machine gets no work, and how it is released. */
+export function deviceProblems({ name: machine, capabilities }: Pick<MachineRow, "name" | "capabilities">): string[] {
   const devices = capabilities.devices ?? [];
   return Object.entries(capabilities.device_problems ?? {}).map(([id, problem]) => {
     const name = devices.find((device) => device.id === id)?.name;
-    return `${name ? `${name} ` : ""}${id} is cordoned: ${problem}.`;
+    const release = `seamlessflow machines release ${machine} --device ${id} --reason "…"`;
+    return `${name ? `${name} ` : ""}${id} is cordoned: ${problem}. Once it is repaired: ${release}`;
   });
 }
 
