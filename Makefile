@@ -34,8 +34,8 @@ demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy thro
 test: setup ## run every check and every test that needs no GPU (WORKERS=3 processes, acceptance tests in one)
 	@$(MAKE) --no-print-directory -j2 vllm-if-possible lint imports schema types frontend-check
 	@failed=0; set -x; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/acceptance || failed=1; \
-	$(BIN)/python -m pytest tests/acceptance || failed=1; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/acceptance --durations=25 --durations-min=5 || failed=1; \
+	$(BIN)/python -m pytest tests/acceptance --durations=40 --durations-min=5 || failed=1; \
 	exit $$failed
 
 test-gpu: setup vllm-if-possible ## test the engine, the trainer and whole jobs on an NVIDIA GPU (DEVICE=cpu tries the suite without one)
