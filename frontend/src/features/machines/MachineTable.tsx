@@ -109,14 +109,16 @@ function Quarantine({ machine }: { machine: MachineRow }) {
 }
 
 function CordonedDevices({ machine }: { machine: MachineRow }) {
-  const said = deviceProblems(machine);
-  if (said.length === 0) return null;
+  const problems = deviceProblems(machine);
+  if (problems.length === 0) return null;
   return (
     <tr className="quarantine">
       <td />
       <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="cordoned-devices">
-        {said.map((sentence) => (
-          <div key={sentence}>{sentence}</div>
+        {problems.map(({ id, problemSaid, command }) => (
+          <div key={id}>
+            {problemSaid} Once it is repaired: <code>{command}</code>
+          </div>
         ))}
       </td>
     </tr>

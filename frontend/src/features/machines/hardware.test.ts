@@ -45,8 +45,11 @@ test("a cordoned device is named with its model and why", () => {
   const device = { id: "GPU-1", kind: "cuda", name: "NVIDIA H100", memory_bytes: 1, numa: null, cores: [] };
   const capabilities = { devices: [device], device_problems: { "GPU-1": "the driver reports: GPU is lost" } };
   expect(deviceProblems({ name: "alpha", capabilities })).toEqual([
-    "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost. " +
-      'Once it is repaired: seamlessflow machines release alpha --device GPU-1 --reason "…"',
+    {
+      id: "GPU-1",
+      problemSaid: "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost.",
+      command: 'seamlessflow machines release alpha --device GPU-1 --reason "…"',
+    },
   ]);
   expect(deviceProblems({ name: "alpha", capabilities: {} })).toEqual([]);
 });

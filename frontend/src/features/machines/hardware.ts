@@ -32,13 +32,13 @@ export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">,
   return `${until}${row}: ${quarantine.reason}.`;
 }
 
-/** Why each cordoned device of a machine gets no work, and how it is released. */
-export function deviceProblems({ name: machine, capabilities }: Pick<MachineRow, "name" | "capabilities">): string[] {
+/** Why each cordoned device of a machine gets no work, and the command that releases it. */
+export function deviceProblems({ name: machine, capabilities }: Pick<MachineRow, "name" | "capabilities">) {
   const devices = capabilities.devices ?? [];
   return Object.entries(capabilities.device_problems ?? {}).map(([id, problem]) => {
     const name = devices.find((device) => device.id === id)?.name;
-    const release = `seamlessflow machines release ${machine} --device ${id} --reason "…"`;
-    return `${name ? `${name} ` : ""}${id} is cordoned: ${problem}. Once it is repaired: ${release}`;
+    const problemSaid = `${name ? `${name} ` : ""}${id} is cordoned: ${problem}.`;
+    return { id, problemSaid, command: `seamlessflow machines release ${machine} --device ${id} --reason "…"` };
   });
 }
 

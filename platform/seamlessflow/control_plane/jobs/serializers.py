@@ -139,7 +139,7 @@ class PolicyVersionOutput(serializers.Serializer):
 class EngineOutput(serializers.Serializer):
     replica = serializers.IntegerField(help_text="Its number among the engines of the phase, from 0.")
     served_version = serializers.IntegerField(allow_null=True)
-    problem = serializers.CharField(help_text="Why it was lost, while it restarts; empty while it serves.")
+    problem = serializers.CharField(help_text="Why it was lost; empty while it serves.")
 
 
 class PhaseOutput(serializers.Serializer):

@@ -53,7 +53,7 @@ class EngineRow(TypedDict):
     replica: int
     served_version: int | None
     problem: Annotated[
-        str, msgspec.Meta(description="Why it was lost, while it restarts; empty while it serves.")
+        str, msgspec.Meta(description="Why it was lost; empty while it serves.")
     ]
 
 

@@ -62,7 +62,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     endpoint: str = ""  # base URL of its front
     served_version: int | None = None
     num_in_flight: int = 0  # requests at its front
-    problem: str = ""  # why it was lost, while it restarts
+    problem: str = ""  # why it was lost; empty while it serves
 
 
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):

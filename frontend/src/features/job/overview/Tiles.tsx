@@ -39,5 +39,5 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
 function served(live: JobTopicState): string {
   const engines = [...live.phases.values()].filter((phase) => phase.role === "rollout" && phase.state === "active");
   const words = engines.map((phase) => `${phase.machine}${phase.engines.length > 1 ? ":" : ""} ${engineWords(phase)}`);
-  return words.sort().join(", ") || "no active engine";
+  return words.sort().join("; ") || "no active engine";
 }

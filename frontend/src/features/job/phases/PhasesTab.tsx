@@ -8,7 +8,7 @@ import { Problem } from "../../../ui/Problem";
 import { StateBadge } from "../../../ui/StateBadge";
 import { duration, integer, moment, NONE, plural } from "../../../ui/words/format";
 import type { TabProps } from "../tab";
-import { engineWords, lostEngines } from "./engines";
+import { enginesServing, engineWords, lostEngines } from "./engines";
 import { gangWords } from "./gangs";
 import { pageOf } from "./phaseRows";
 
@@ -83,7 +83,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
               <td className="number nowrap">{duration((phase.ended_at ?? now) - phase.leased_at)}</td>
               <td className="number" title={phase.engines.length > 1 ? engineWords(phase) : undefined}>
                 {integer(phase.served_version)}
-                {phase.engines.length > 1 ? <span className="muted"> × {integer(phase.engines.length)}</span> : null}
+                {phase.engines.length > 1 ? <span className="muted"> × {enginesServing(phase)}</span> : null}
               </td>
               <td className="number">{integer(phase.fence)}</td>
               <td>
