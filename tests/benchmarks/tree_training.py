@@ -114,7 +114,7 @@ class Pass:
 
 async def measure() -> list[Row]:
     torch.set_num_threads(NUM_THREADS)
-    linear, on_trees = _model(), _model()
+    linear, on_trees = random_model(), random_model()
     tree_attention_enable(on_trees)
     rows: list[Row] = []
     for shape in SHAPES:
@@ -132,10 +132,10 @@ async def _measure(shape: Shape, linear: Policy, on_trees: Policy) -> list[Row]:
     assert round(100 * (1 - 1 / bound)) == shape.percent_shared
     sides: dict[str, Side] = {}
     for objective in _objectives(shape):
-        tree = [_tree_pass(layout, ids, is_trained, advantages, objective)]
-        rows = list(_linear_passes(shape, layout, ids, is_trained, advantages, objective))
+        tree = [tree_pass(layout, ids, is_trained, advantages, objective)]
+        rows = list(linear_passes(shape, layout, ids, is_trained, advantages, objective))
         if objective is TrainObjective.BY_LEAVES:
-            _check_same_gradients(linear, rows, on_trees, tree)
+            check_same_gradients(linear, rows, on_trees, tree)
         sides[f"{objective}, tree"] = partial(_step, on_trees, tree)
         sides[f"{objective}, {BASELINE}"] = partial(_step, linear, rows)
     samples = await interleaved(sides, num_repeats=NUM_REPEATS)
@@ -178,7 +178,7 @@ async def _step(policy: Policy, passes: Sequence[Pass]) -> dict[str, float]:
     return {"processor_s": time.process_time() - started_s}
 
 
-def _tree_pass(
+def tree_pass(
     layout: TreeLayout, ids: Tensor, is_trained: Flags, advantages: Floats, objective: TrainObjective
 ) -> Pass:
     tokens = np.flatnonzero(is_trained)
@@ -188,7 +188,7 @@ def _tree_pass(
     return Pass(ids[None], torch.zeros_like(columns), columns, ids[tokens], both, TreeBlocks(layout))
 
 
-def _linear_passes(
+def linear_passes(
     shape: Shape,
     layout: TreeLayout,
     ids: Tensor,
@@ -208,7 +208,7 @@ def _linear_passes(
         yield Pass(row_ids, rows, places - 1, row_ids[rows, places], values[rows], None)
 
 
-def _check_same_gradients(
+def check_same_gradients(
     linear: Policy, rows: Sequence[Pass], on_trees: Policy, tree: Sequence[Pass]
 ) -> None:
     """Check that the sides do the same work, up to float32 rounding."""
@@ -222,7 +222,7 @@ def _check_same_gradients(
         assert float((got.grad - wanted.grad).norm() / wanted.grad.norm()) < MAX_GRADIENT_ERROR
 
 
-def _model() -> PreTrainedModel:
+def random_model() -> PreTrainedModel:
     torch.manual_seed(0)
     model: PreTrainedModel = Qwen3ForCausalLM(Qwen3Config(**MODEL))
     model.eval()

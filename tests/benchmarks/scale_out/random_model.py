@@ -29,8 +29,7 @@ def config_of(num_layers: int, width: int) -> Qwen3Config:
     )
 
 
-def model_write(folder: Path, num_layers: int, width: int) -> None:
-    config = config_of(num_layers, width)
+def model_write(folder: Path, config: Qwen3Config) -> None:
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in Qwen3ForCausalLM(config).named_parameters()}
     folder.mkdir()
@@ -52,4 +51,4 @@ def _values(name: str, shape: torch.Size) -> Tensor:
 
 
 if __name__ == "__main__":
-    model_write(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    model_write(Path(sys.argv[1]), config_of(int(sys.argv[2]), int(sys.argv[3])))

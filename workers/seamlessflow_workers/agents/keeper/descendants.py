@@ -14,7 +14,7 @@ def end_descendants() -> None:
     The children of a killed process become children of this one, so a round finds those that the previous one missed.
     """
     while True:
-        for pid in _descendants():
+        for pid in descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -49,7 +49,8 @@ def _collect() -> None:
             pass
 
 
-def _descendants() -> list[int]:
+def descendants() -> list[int]:
+    """Return the processes below this one, those that have ended and nobody has waited for included."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in _processes():
         if (parent := _parent(entry)) is not None:
