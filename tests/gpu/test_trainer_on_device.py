@@ -2,6 +2,7 @@
 agreement with it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,11 @@ def model(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return build_model(tmp_path_factory.mktemp("model") / "model", device=device)
 
 
-def rows_of(model: Path, folder: Path, environment: dict[str, str]) -> Rows:
-    """Run a case in a process of its own, because a trainer's process group cannot be replaced."""
+def rows_of(model: Path, folder: Path, environment: dict[str, str], *names: str) -> Rows:
+    """Run all cases, or the first steps of some, in a process of its own, because a trainer's process group cannot be
+    replaced."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.trainer_check", model, folder],
+        [sys.executable, "-m", "tests.gpu.trainer_check", model, folder, *names],
         env=child_environment() | environment,
         capture_output=True,
         text=True,
@@ -78,8 +80,9 @@ def test_a_step_on_trees_equals_the_step_on_branches(rows: Rows) -> None:
 
 
 def test_a_step_on_the_device_equals_the_step_on_a_cpu(rows: Rows, model: Path, tmp_path: Path) -> None:
-    no_card = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+    num_cores = str(len(os.sched_getaffinity(0)))  # the model is one for a GPU
+    no_card = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": num_cores}
     case = "float32 rows"
-    expected = rows_of(model, tmp_path, no_card)[case]
+    expected = rows_of(model, tmp_path, no_card, case)[case]
     for name in ("loss", "grad_norm", "entropy"):
         assert rows[case][name] == pytest.approx(expected[name], rel=2e-3, abs=1e-5), name

@@ -1,9 +1,9 @@
-"""Run as a script: trainer and engine on the device that torch sees, in one process. It prints one
-JSON line per case.
+"""Run as a script with a model folder, an empty folder and possibly names of cases: trainer and engine on the device
+that torch sees, in one process. It prints one JSON line per case.
 
 A case is a number format and a form of training. Each makes a step, publishes its weights as files,
 passes them to a serving engine in place, samples tokens under them, and makes a step on those
-tokens. The mismatch is the difference between trainer and engine.
+tokens. The mismatch is the difference between trainer and engine. Of cases that are named, only the first step is made.
 """
 
 import asyncio
@@ -83,18 +83,26 @@ def random_answers(rng: np.random.Generator) -> list[Answer]:
     return answers
 
 
-async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -> dict[str, Any]:
+def spec_of(options: dict[str, Any]) -> JobSpec:
     train = {key: value for key, value in options.items() if key != "dtype"}
-    spec = JobSpec.model_validate(
+    return JobSpec.model_validate(
         {
             **make_spec(**train, learning_rate=1e-3, micro_batch_tokens=4096, warmup_updates=0),
             "model": {"source": "artifact://test", "dtype": options["dtype"], "max_model_len": 1024},
         }
     )
-    device = training_device()
+
+
+def first_step(trainer: TrainEngine, answers: list[Answer]) -> dict[str, float]:
+    metrics = trainer.step(batch_of(answers, number=1, version=0), step_version=0, optimizer_step=1)
+    return {name: metrics[f"train/{name}"] for name in ("loss", "grad_norm", "entropy")}
+
+
+async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -> dict[str, Any]:
+    spec, device = spec_of(options), training_device()
     trainer = TrainEngine(model, spec)
     answers = random_answers(np.random.default_rng(0))
-    first = trainer.step(batch_of(answers, number=1, version=0), step_version=0, optimizer_step=1)
+    first = first_step(trainer, answers)
     async with served(runner_of(model, dtype=getattr(torch, options["dtype"]), device=device)) as engine:
         started_s = time.monotonic()
         published = weights_publish(
@@ -122,9 +130,7 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
         "case": name,
         "device": str(next(trainer._engine.module.parameters()).device),
         "backend": torch.distributed.get_backend(),
-        "loss": first["train/loss"],
-        "grad_norm": first["train/grad_norm"],
-        "entropy": first["train/entropy"],
+        **first,
         "mismatch max": second["train/mismatch_max"],
         "mismatch mean": second["train/mismatch_mean"],
         "freed MB": freed_bytes / 1e6,
@@ -148,7 +154,13 @@ def check_sharing(model: Path) -> dict[str, Any]:
     return row
 
 
-def main(model: Path, folder: Path) -> None:
+def main(model: Path, folder: Path, *names: str) -> None:
+    for name in names:
+        trainer = TrainEngine(model, spec_of(CASES[name]))
+        row = first_step(trainer, random_answers(np.random.default_rng(0)))
+        print(json.dumps({"case": name, **row}), flush=True)
+    if names:
+        return
     print(json.dumps(check_sharing(model)), flush=True)
     for name, options in CASES.items():
         print(json.dumps(asyncio.run(check(name, options, model, folder))), flush=True)
@@ -156,4 +168,4 @@ def main(model: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     with process_group():
-        main(Path(sys.argv[1]), Path(sys.argv[2]))
+        main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
