@@ -38,8 +38,8 @@ test: setup ## run every check and every test that needs no GPU (WORKERS=3 proce
 	$(BIN)/python -m pytest tests/acceptance --durations=40 --durations-min=5 || failed=1; \
 	exit $$failed
 
-test-gpu: setup vllm-if-possible ## test the engine, the trainer and whole jobs on an NVIDIA GPU (DEVICE=cpu tries the suite without one)
-	SEAMLESSFLOW_TEST_DEVICE=$(or $(DEVICE),cuda) $(BIN)/python -m pytest tests/gpu tests/contract/engine
+test-gpu: setup vllm-if-possible ## run the list of checks on an NVIDIA GPU (PART=1: one part of 4; DEVICE=cpu tries the list without one)
+	$(BIN)/python -m tests.gpu.checklist --device $(or $(DEVICE),cuda) $(if $(PART),--part $(PART))
 
 check: setup lint types imports schema frontend-check ## run the fast checks: lint, types, import rules, schema drift, unit tests
 	$(BIN)/python -m pytest tests/unit tests/architecture

@@ -2,7 +2,7 @@
 itself.
 
 `make test` does not collect them. Measurements go to `build/gpu/<device>.json`, under the device's
-own name.
+own name, or to where the list that runs them (`tests/gpu/checklist`) wants them.
 """
 
 import json
@@ -20,6 +20,7 @@ import torch
 
 from tests.fixtures.devices import is_asked_for
 from tests.fixtures.repository import ROOT
+from tests.gpu.checklist.running import FIGURES_VARIABLE
 
 FOLDER = ROOT / "build" / "gpu"
 Figures = dict[str, Any]
@@ -44,8 +45,9 @@ def figures(device: torch.device) -> Iterator[Figures]:
     yield sections
     if not sections:
         return
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{device.type}.json"
+    wanted = os.environ.get(FIGURES_VARIABLE)
+    path = Path(wanted) if wanted else FOLDER / f"{device.type}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"circumstances": _circumstances(device), **sections}, indent=2) + "\n")
     print(f"\nfigures: {path}\n{path.read_text()}")
 
