@@ -133,8 +133,9 @@ class FakeRunner:
         self._cache = np.full((self.num_rows, self.max_model_len), -1, dtype=np.int32)
         self.is_released = False
 
-    def release_cache(self) -> None:
+    def release_cache(self) -> int:
         self.is_released = True
+        return 0
 
 
 class FakeEngine:

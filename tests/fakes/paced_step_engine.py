@@ -14,6 +14,7 @@ import numpy as np
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.micro_batches import plan_batch
+from seamlessflow_workers.train.step_engine import DeviceUse
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 from tests.fakes.pace import Pace
 
@@ -76,8 +77,8 @@ class PacedStepEngine:
     def state_load(self, folder: Path, tag: str) -> None:
         self.optimizer_step = int((folder / tag).read_text())
 
-    def offload(self) -> int:
-        return 0
+    def offload(self) -> DeviceUse:
+        return DeviceUse()
 
     def reload(self) -> None:
         return

@@ -64,6 +64,8 @@ def test_trainer_computes_on_the_device_and_agrees_with_the_engine(
     assert row["grad_norm after reload"] > 0
     if device.type == "cuda":
         assert row["freed MB"] > row["weights MB"]  # between phases, to engines that share the card
+        assert row["peak MB"] > row["kept MB"]
+        assert row["peak MB"] > row["weights MB"]
 
 
 def test_a_step_on_trees_equals_the_step_on_branches(rows: Rows) -> None:

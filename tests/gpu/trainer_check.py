@@ -123,7 +123,7 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
     for number in range(3, 3 + NUM_TIMED_STEPS):
         trainer.step(batch, step_version=1, optimizer_step=number)
     step_s = (time.monotonic() - started_s) / NUM_TIMED_STEPS
-    freed_bytes = trainer.offload()
+    use = trainer.offload()
     trainer.reload()
     again = trainer.step(batch, step_version=1, optimizer_step=3 + NUM_TIMED_STEPS)
     return {
@@ -133,7 +133,9 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
         **first,
         "mismatch max": second["train/mismatch_max"],
         "mismatch mean": second["train/mismatch_mean"],
-        "freed MB": freed_bytes / 1e6,
+        "freed MB": use.freed_bytes / 1e6,
+        "kept MB": use.kept_bytes / 1e6,
+        "peak MB": use.peak_bytes / 1e6,
         "grad_norm after reload": again["train/grad_norm"],
         "hand-over s": handed_over_s,
         "weights MB": published.num_bytes / 1e6,

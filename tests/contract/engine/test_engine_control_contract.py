@@ -213,7 +213,8 @@ async def test_asleep_engine_computes_nothing_until_it_is_woken(
 ) -> None:
     stream = await open_stream(engine, PROMPT, **ENDLESS)
 
-    assert await engine.post(f"/sleep?level=1&mode={mode}") == {"status": "sleeping", "level": 1}
+    said = await engine.post(f"/sleep?level=1&mode={mode}")
+    assert said == {"status": "sleeping", "level": 1, "kept_bytes": 0}, "no device keeps anything of it"
     assert await engine.get("/is_sleeping") == {"is_sleeping": True}
     sampled = await engine.metric("generation_tokens_total")
     queued = asyncio.create_task(engine.generate(PROMPT, max_tokens=4, ignore_eos=True))

@@ -24,7 +24,7 @@ from seamlessflow.runtime.artifacts.store import StoreError
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
-from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
 from seamlessflow_workers.train.step_watch import StepStalled
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer, VersionOffers
 from seamlessflow_workers.weights.artifacts import JobArtifacts
@@ -62,7 +62,7 @@ class PhaseWorker(Protocol):
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str: ...
 
-    async def device_leave(self) -> None: ...
+    async def device_leave(self) -> DeviceUse: ...
 
     def renew(self, credential: str) -> None: ...
 
@@ -159,11 +159,11 @@ async def _serve(
             artifacts=artifacts,
         )
         await trainer.resume()
-        await trainer.device_leave()
+        use = await trainer.device_leave()
     except (ModelLoadError, CheckpointReadError, InvalidRoot, StoreError) as error:
         logger.error("%s", error)
         end_process(EXIT_NOT_LOADED, "the trainer could not be loaded")
-    channel.send(Ready())
+    channel.send(Ready(kept_bytes=use.kept_bytes))
     await _obey(channel, trainer)
 
 
@@ -232,7 +232,7 @@ class _Phase:
     async def _run(self) -> None:
         phase_id = self.order.phase_id
         try:
-            reason = await self._work()
+            reason, use = await self._work()
         except _ANTICIPATED as error:
             logger.error("phase %s failed: %s", phase_id, error)
             await self._fail(phase_id, str(error))
@@ -241,17 +241,18 @@ class _Phase:
             await self._fail(phase_id, f"the trainer failed: {type(error).__name__}: {error}")
             raise
         else:
-            self._channel.send(Ended(phase_id=phase_id, reason=reason))
+            self._channel.send(
+                Ended(phase_id=phase_id, reason=reason, kept_bytes=use.kept_bytes, peak_bytes=use.peak_bytes)
+            )
 
-    async def _work(self) -> str:
-        """Return why the phase ended, once the accelerator is free for others."""
+    async def _work(self) -> tuple[str, DeviceUse]:
+        """Return why the phase ended, once the accelerator is free for others, and what of it is not."""
         try:
             reason = await self._trainer.run_phase(self.order, self.drained)
         except ServerUnavailable as error:
             # Drained while the control plane was away: the version stays in memory and the next phase announces it.
             reason = f"drained before the version was announced: {error}"
-        await self._trainer.device_leave()
-        return reason
+        return reason, await self._trainer.device_leave()
 
     async def _fail(self, phase_id: UUID, reason: str) -> None:
         self._channel.send(Failed(phase_id=phase_id, reason=reason))

@@ -5,6 +5,7 @@ module does not import torch.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,16 @@ class ModelLoadError(RuntimeError):
 
 class RankGone(RuntimeError):
     """A process that trains together with this one has ended, so the state in memory is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Bytes of an accelerator's memory: what was freed, what the process keeps nevertheless, and the most that it had
+    allocated so far. On a CPU all of them are 0, because nothing leaves its memory."""
+
+    freed_bytes: int = 0
+    kept_bytes: int = 0
+    peak_bytes: int = 0
 
 
 class StepEngine(Protocol):
@@ -50,8 +61,8 @@ class StepEngine(Protocol):
 
     def state_load(self, folder: Path, tag: str) -> None: ...
 
-    def offload(self) -> int:
-        """Leave the accelerator to others until `reload`; return the bytes freed. A second call changes nothing."""
+    def offload(self) -> DeviceUse:
+        """Leave the accelerator to others until `reload`. A second call changes nothing."""
         ...
 
     def reload(self) -> None:

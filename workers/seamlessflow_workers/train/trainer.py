@@ -31,7 +31,7 @@ from seamlessflow_workers.train.checkpoint import (
     checkpoint_save,
     progress_read,
 )
-from seamlessflow_workers.train.step_engine import StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, StepEngine
 from seamlessflow_workers.train.step_watch import StepWatch
 from seamlessflow_workers.weights.artifacts import JobArtifacts
 from seamlessflow_workers.weights.sealed_shards import SealedShards
@@ -132,11 +132,14 @@ class Trainer:
                 self._client = None
                 await self._ahead_forget()
 
-    async def device_leave(self) -> None:
+    async def device_leave(self) -> DeviceUse:
         """Leave the accelerator to others until the next phase."""
-        num_bytes = await self._off_loop(self._engine.offload)
-        if num_bytes:
-            logger.info("%.1f GB of the accelerator's memory are free until the next phase", num_bytes / 1e9)
+        use = await self._off_loop(self._engine.offload)
+        if use.freed_bytes:
+            logger.info(
+                "%.1f GB of the accelerator's memory are free until the next phase", use.freed_bytes / 1e9
+            )
+        return use
 
     def renew(self, credential: str) -> None:
         """Use a new credential from now on."""

@@ -48,6 +48,8 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pon
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ready"):
     """Child → supervisor: the child is loaded and can begin a phase."""
 
+    kept_bytes: int = 0  # of each device's memory, until a phase begins
+
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begun"):
     """Child → supervisor: this member has met the rest of its gang. Children without a gang do not send it."""
@@ -67,6 +69,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
 
     phase_id: UUID
     reason: str = ""
+    # Of each device's memory, until the next phase. None: agents, and a trainer that exits without having left.
+    kept_bytes: int | None = None
+    peak_bytes: int = 0  # the most that it ever used of each device; 0: not known
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="failed"):

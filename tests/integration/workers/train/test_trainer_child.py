@@ -234,7 +234,7 @@ def test_trainer_outlives_its_phases_and_a_drain_cuts_waiting_short(folder: Path
     started = time.monotonic()
     trainer.send(Drain(phase_id=phase_id))
     ended, _ = trainer.receive_until(Ended)
-    assert ended == Ended(phase_id=phase_id, reason="drained")
+    assert ended == Ended(phase_id=phase_id, reason="drained", kept_bytes=0)
     assert time.monotonic() - started < 8.0  # the long poll takes 10
     saved = folder / "artifacts" / str(JOB) / "checkpoints" / "batch-3"
     assert saved.is_dir(), "who trains next goes on from here"

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seamlessflow.core.sizing.gpu_memory import CONTEXT_BYTES
 from seamlessflow_workers.rollout.vllm import metrics
 from seamlessflow_workers.rollout.vllm.options import (
     MIN_CPU_CACHE_BYTES,
@@ -19,6 +20,7 @@ from seamlessflow_workers.rollout.vllm.options import (
     engine_arguments,
     refusal,
 )
+from seamlessflow_workers.rollout.vllm.worker_memory import bytes_kept
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 from seamlessflow_workers.weights.offers import WeightsError
 
@@ -56,6 +58,15 @@ def test_settings_follow_the_device(tmp_path: Path) -> None:
     assert "logits_processors" not in on_cuda, "its model runner has another interface for them"
     assert on_cuda["enable_sleep_mode"]
     assert on_cuda["gpu_memory_utilization"] == 0.8
+
+
+def test_a_worker_that_sleeps_keeps_what_was_not_unmapped() -> None:
+    allocations = [
+        SimpleNamespace(handle=(0, num_bytes, 0, 0), is_asleep=is_asleep)
+        for num_bytes, is_asleep in ((60, True), (10, True), (5, False))
+    ]
+    assert bytes_kept(allocations, reserved_bytes=80) == 10 + CONTEXT_BYTES
+    assert bytes_kept([], reserved_bytes=0) == CONTEXT_BYTES
 
 
 def test_what_the_job_asks_of_vllm_comes_last_and_workers_share_the_cache_of_a_cpu(tmp_path: Path) -> None:

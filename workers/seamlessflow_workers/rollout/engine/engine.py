@@ -175,7 +175,7 @@ class EmbeddedEngine(ServedEngine):
                 self._gate = _Gate.CLOSED
             if not self.is_asleep:
                 self.scheduler.preempt_all()
-                self._runner.release_cache()
+                self.kept_bytes = self._runner.release_cache()
             self.is_asleep = True
 
         await self.pause(mode, clear_cache=False)

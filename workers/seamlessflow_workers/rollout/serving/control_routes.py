@@ -152,7 +152,9 @@ class ControlRoutes:
         if level not in ("0", "1"):
             raise InvalidRequestError(field="level", message=f"level must be 0 or 1, got {level!r}")
         await self._engine.sleep(_query_mode(request), level=int(level))
-        return json_response({"status": "sleeping", "level": int(level)})
+        return json_response(
+            {"status": "sleeping", "level": int(level), "kept_bytes": self._engine.kept_bytes}
+        )
 
     async def wake_up(self, request: web.Request) -> web.Response:
         tags = request.query.getall("tags", [])

@@ -63,7 +63,7 @@ class ModelLimits:
 class ServedEngine(ABC):
     """One engine behind one HTTP server. Coroutines and `submit` are called in the server's event loop only.
 
-    Each kind of engine keeps `weight_version`, `is_asleep` and `failure` up to date.
+    Each kind of engine keeps `weight_version`, `is_asleep`, `kept_bytes` and `failure` up to date.
     """
 
     kind: str  # in /version
@@ -81,6 +81,7 @@ class ServedEngine(ABC):
         self.rejections: Counter[str] = Counter()
         self.weight_version = settings.weight_version
         self.is_asleep = False
+        self.kept_bytes = 0  # of each device's memory, when it last fell asleep
         self.failure: BaseException | None = None  # why the engine is dead
         self.failed = asyncio.Event()
         self.staged_bytes: list[int] = []  # that each of the engine's workers read of the staged weights

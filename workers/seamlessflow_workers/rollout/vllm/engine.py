@@ -209,6 +209,7 @@ class VllmEngine(ServedEngine):
         self._is_paused = True
         if level and self._can_free_memory:
             await self._llm.sleep(level=1, mode=mode.value)
+            self.kept_bytes = max(await self._llm.collective_rpc("device_bytes_kept"))
         else:
             await self._llm.pause_generation(mode=mode.value, clear_cache=bool(level))
         if level:

@@ -9,6 +9,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
 from seamlessflow_workers.rollout.serving.process import (
     REFUSED,
     arguments_parse,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from seamlessflow_workers.rollout.vllm.engine import VllmEngine
 
 PROGRAM = "seamlessflow-vllm"
-DEFAULT_GPU_MEMORY_SHARE = 0.9  # vLLM's own
 
 # vLLM's core and worker are spawned, and a spawned process first imports its parent's main module (unless that is a
 # package's __main__, which is why this is not one). So this line makes each of them end with its parent.
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--gpu-memory-utilization",
         type=float,
-        default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or DEFAULT_GPU_MEMORY_SHARE,
+        default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or USUAL_SHARE,
         help="share of a GPU's memory to use; default: SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
     )
     parser.add_argument("--tensor-parallel", type=int, default=1, help="devices that share each layer")

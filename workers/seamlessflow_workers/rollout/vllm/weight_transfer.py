@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from vllm.config import VllmConfig
 from vllm.config.weight_transfer import WeightTransferConfig
+from vllm.device_allocator.cumem import CuMemAllocator
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
@@ -23,6 +24,7 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from seamlessflow_workers.rollout.vllm.options import WEIGHT_TRANSFER
+from seamlessflow_workers.rollout.vllm.worker_memory import bytes_kept
 from seamlessflow_workers.rollout.vllm.worker_parts import worker_parts
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 
@@ -83,6 +85,11 @@ class WeightFiles:
     """Part of a vLLM worker; the engine's process calls it with strings and gets plain types back."""
 
     weight_transfer_engine: StagedWeightTransfer
+
+    def device_bytes_kept(self) -> int:
+        """Return how many bytes of its GPU a worker keeps that sleeps."""
+        allocations = CuMemAllocator.get_instance().pointer_to_data.values()
+        return bytes_kept(allocations, reserved_bytes=torch.cuda.memory_reserved())
 
     def stage_weight_files(self, path: str) -> list[Any]:
         """Return [what does not fit, bytes read]."""

@@ -34,7 +34,7 @@ from seamlessflow_workers.train.distributed.rank_commands import (
     command_receive,
     report_send,
 )
-from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class GangFollower:
         self._follow_engine = follow
         self._connection: socket.socket | None = None
         self._engine: StepEngine | None = None
+        self._use = DeviceUse()  # since the leader last ordered the states to be moved
         self._loop = asyncio.get_running_loop()
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
@@ -83,8 +84,9 @@ class GangFollower:
         self._watch()
         return reason
 
-    async def device_leave(self) -> None:
-        """Do nothing: the leader ordered the states to be moved before it ended the phase."""
+    async def device_leave(self) -> DeviceUse:
+        """Tell what stays: the leader ordered the states to be moved before it ended the phase."""
+        return self._use
 
     def renew(self, credential: str) -> None:
         """Do nothing: a follower has no credential."""
@@ -154,7 +156,7 @@ class GangFollower:
         elif isinstance(command, Gather | Save | Restore):
             self._say_soon(Doing(state=LedgerState.SYNCING))
         try:
-            carry_out(command, self._engine)
+            self._use = carry_out(command, self._engine) or self._use
         except RuntimeError as error:
             if not self._is_leader_gone():
                 raise

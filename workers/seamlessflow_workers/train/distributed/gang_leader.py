@@ -21,7 +21,7 @@ from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_members import Member, members_gather
 from seamlessflow_workers.train.distributed.rank_commands import Command, Release, Told, command_send
 from seamlessflow_workers.train.main import OpenOffers
-from seamlessflow_workers.train.step_engine import RankGone, StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, RankGone, StepEngine
 from seamlessflow_workers.train.trainer import Trainer
 from seamlessflow_workers.weights.artifacts import JobArtifacts
 
@@ -107,15 +107,17 @@ class GangLeader:
         self._trainer.is_discarded = self._is_discarded
         return await self._trainer.run_phase(order, drained)
 
-    async def device_leave(self) -> None:
+    async def device_leave(self) -> DeviceUse:
         """Leave the accelerator and end the phase on the other machines too."""
+        use = DeviceUse()
         if self._trainer is not None:
-            await self._trainer.device_leave()
+            use = await self._trainer.device_leave()
         assert self._gang is not None
         reason = "the leading machine has ended the phase"
         await asyncio.wrap_future(self._tell(Release(gang_id=self._gang.gang_id, reason=reason)))
         self._is_at_work = False
         asyncio.get_running_loop().call_soon(self._look)  # after the end of the phase has been reported
+        return use
 
     def renew(self, credential: str) -> None:
         if self._trainer is not None:

@@ -15,7 +15,7 @@ import msgspec
 
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.train.step_engine import RankGone, StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, RankGone, StepEngine
 
 _LENGTH = struct.Struct(">Q")
 MAX_REPORT_BYTES = 1 << 16
@@ -103,8 +103,8 @@ _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
-def carry_out(command: Command, engine: StepEngine) -> None:
-    """Do this rank's share of what rank 0 does."""
+def carry_out(command: Command, engine: StepEngine) -> DeviceUse | None:
+    """Do this rank's share of what rank 0 does. Return what its device keeps, if the command was to leave it."""
     match command:
         case Step(batch=batch, step_version=version, optimizer_step=number):
             engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
@@ -115,11 +115,12 @@ def carry_out(command: Command, engine: StepEngine) -> None:
         case Restore(folder=folder, tag=tag):
             engine.state_load(Path(folder), tag)
         case Offload():
-            engine.offload()
+            return engine.offload()
         case Reload():
             engine.reload()
         case _:
             raise ValueError(f"a loaded rank cannot take the command {type(command).__name__}")
+    return None
 
 
 def command_send(connections: Iterable[socket.socket], command: Command) -> None:

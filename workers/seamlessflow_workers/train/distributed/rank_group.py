@@ -45,7 +45,7 @@ from seamlessflow_workers.train.distributed.rank_commands import (
 from seamlessflow_workers.train.distributed.seats import device_failure, rank_cores, seat_take
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group_start
-from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class RankGroup:
         with self._together(Restore(folder=str(folder), tag=tag)):
             self._own.state_load(folder, tag)
 
-    def offload(self) -> int:
+    def offload(self) -> DeviceUse:
         with self._together(Offload()):
             return self._own.offload()
 

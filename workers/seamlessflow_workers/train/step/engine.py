@@ -39,13 +39,14 @@ from seamlessflow_workers.train.step.metrics import (
     statistics_of_all_ranks,
 )
 from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
-from seamlessflow_workers.train.step.offload import StatesMover
+from seamlessflow_workers.train.step.offload import StatesMover, device_use
 from seamlessflow_workers.train.step.optimizer_step import Share
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
 from seamlessflow_workers.train.step.reference import Reference, reference_copied, reference_partitioned
 from seamlessflow_workers.train.step.updates import Updates
+from seamlessflow_workers.train.step_engine import DeviceUse
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
@@ -195,11 +196,12 @@ class TrainEngine:
         if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
             torch.cuda.set_rng_state(client_state["random_state"]["cuda"].cpu())
 
-    def offload(self) -> int:
-        """Move the states to the host and return the bytes freed. On a CPU there is nothing to do."""
+    def offload(self) -> DeviceUse:
+        """Move the states to the host. On a CPU there is nothing to do."""
         if self._device.type != "cuda":
-            return 0
-        return self._mover.take_away() + (self._critic.offload() if self._critic is not None else 0)
+            return DeviceUse()
+        freed_bytes = self._mover.take_away() + (self._critic.offload() if self._critic is not None else 0)
+        return device_use(self._device, freed_bytes=freed_bytes)
 
     def reload(self) -> None:
         self._mover.bring_back()

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage
 
+from seamlessflow.core.sizing.gpu_memory import CONTEXT_BYTES
 from seamlessflow_workers.train.step.reference import Reference
+from seamlessflow_workers.train.step_engine import DeviceUse
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
 _GRADIENT_BUCKETS = (
@@ -90,6 +92,16 @@ class StatesMover:
         for optimizer in (self._engine.optimizer, self._engine.basic_optimizer):
             states = {name: value for name, value in vars(optimizer).items() if name != _GRADIENT_BUCKETS}
             yield from _tensors_in(states, seen)
+
+
+def device_use(device: torch.device, *, freed_bytes: int) -> DeviceUse:
+    """Return what this process keeps of a GPU, and the most that its tensors took. What the allocator reserved beyond
+    them does not count: it takes whatever is free, and works with less."""
+    return DeviceUse(
+        freed_bytes=freed_bytes,
+        kept_bytes=_bytes_held(device) + CONTEXT_BYTES,
+        peak_bytes=torch.cuda.max_memory_allocated(device) + CONTEXT_BYTES,
+    )
 
 
 def _tensors_in(value: object, seen: set[int]) -> Iterator[Tensor]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seamlessflow.core.sizing.gpu_memory import CONTEXT_BYTES
 from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.engine.model.sampling import sample
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
@@ -203,5 +204,8 @@ class TorchRunner:
     def allocate_cache(self) -> None:
         self.cache.allocate()
 
-    def release_cache(self) -> None:
+    def release_cache(self) -> int:
         self.cache.release()
+        if self._decoder.device.type != "cuda":
+            return 0
+        return torch.cuda.memory_reserved(self._decoder.device) + CONTEXT_BYTES
