@@ -3,7 +3,8 @@ FAKE_CHILD says.
 
 `work` (default): says that it trains until it is drained. `end`: ends each phase at once. `fail`:
 refuses each phase. `crash`: exits with status 3 when a phase begins. `deaf`: never answers a drain.
-`renewed`: ends with a renewed credential.
+`renewed`: ends with a renewed credential. With a `CountingDevice` a trainer allocates `FAKE_TRAINER_BYTES`
+(awake,asleep) from it, and exits if it does not get them.
 """
 
 import argparse
@@ -31,6 +32,24 @@ from seamlessflow.core.protocol.child import (
 )
 from seamlessflow.core.protocol.worker import WarmProcess
 from seamlessflow.core.types.ledger import LedgerState
+from seamlessflow.core.types.tags import Role
+from tests.fakes.counting_device import CountingDevice, sizes
+
+
+class Memory:
+    """What the trainer has of its device, if there is one."""
+
+    def __init__(self, role: Role) -> None:
+        self._device = CountingDevice.of_environment() if role is Role.TRAIN else None
+        self.awake, self.kept = sizes("FAKE_TRAINER_BYTES") if self._device else (0, 0)
+
+    def load(self) -> None:
+        if self._device is not None:
+            self._device.hold(self.awake)
+
+    def offload(self) -> None:
+        if self._device is not None:
+            self._device.hold(self.kept)
 
 
 def main() -> None:
@@ -43,17 +62,20 @@ def main() -> None:
         socket.socket(fileno=options.rendezvous_fd).getsockname()
     warm_process = msgspec.json.decode(options.warm_process.read_bytes(), type=WarmProcess)
     control = socket.socket(fileno=options.control_fd)
+    memory = Memory(warm_process.role)
+    memory.load()
+    memory.offload()
     print(f"fake {warm_process.role} is ready", flush=True)
-    control.sendall(encode_line(Ready()))
+    control.sendall(encode_line(Ready(kept_bytes=memory.kept)))
     for line in control.makefile("rb"):
         if json.loads(line)["type"] == "ping":  # read plainly: not every version of the protocol has it
             control.sendall(b'{"type":"pong"}\n')
             continue
-        for answer in answers(decode_to_child(line), os.environ.get("FAKE_CHILD", "work")):
+        for answer in answers(decode_to_child(line), os.environ.get("FAKE_CHILD", "work"), memory):
             control.sendall(encode_line(answer))
 
 
-def answers(message: ToChild, behaviour: str) -> list[FromChild]:
+def answers(message: ToChild, behaviour: str, memory: Memory) -> list[FromChild]:
     if isinstance(message, Begin):
         phase_id = message.order.phase_id
         if behaviour == "crash":
@@ -63,6 +85,7 @@ def answers(message: ToChild, behaviour: str) -> list[FromChild]:
             return [Ended(phase_id=phase_id, reason="enough")]
         if behaviour == "fail":
             return [Failed(phase_id=phase_id, reason="the loss is not finite")]
+        memory.load()
         begun = [] if message.order.gang is None else [Begun(phase_id=phase_id)]
         return [*begun, Doing(state=LedgerState.TRAINING)]
     if isinstance(message, Renew):
@@ -70,7 +93,8 @@ def answers(message: ToChild, behaviour: str) -> list[FromChild]:
         return [said] if behaviour == "renewed" else []
     if behaviour == "deaf" or not isinstance(message, Drain):
         return []
-    return [Ended(phase_id=message.phase_id)]
+    memory.offload()
+    return [Ended(phase_id=message.phase_id, kept_bytes=memory.kept, peak_bytes=memory.awake)]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The fake engine as a program with the embedded engine's flags, for supervisors to start.
 
 Run from the repository's root as `python -m tests.fakes.engine_process`. `FAKE_STEP_DELAY_S` in the
-environment slows it down; `FAKE_ENGINE_EXIT` makes it print something and exit at once.
+environment slows it down; `FAKE_ENGINE_EXIT` makes it print something and exit at once. With a `CountingDevice` it
+allocates `FAKE_ENGINE_BYTES` (awake,asleep) from it, and exits if it does not get them.
 """
 
 import argparse
@@ -13,7 +14,22 @@ from aiohttp import web
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import build_app
+from tests.fakes.counting_device import CountingDevice, OutOfMemory, sizes
 from tests.fakes.fake_engine import FakeRunner, Faults
+
+
+class CountedRunner(FakeRunner):
+    device: CountingDevice
+
+    def allocate_cache(self) -> None:
+        self.device.hold(sizes("FAKE_ENGINE_BYTES")[0])
+        super().allocate_cache()
+
+    def release_cache(self) -> int:
+        super().release_cache()
+        kept = sizes("FAKE_ENGINE_BYTES")[1]
+        self.device.hold(kept)
+        return kept
 
 
 def main() -> None:
@@ -28,9 +44,16 @@ def main() -> None:
     if words := os.environ.get("FAKE_ENGINE_EXIT"):
         sys.exit(words)
     faults = Faults(step_delay_s=float(os.environ.get("FAKE_STEP_DELAY_S", "0.002")))
-    runner = FakeRunner(
+    device = CountingDevice.of_environment()
+    runner = (CountedRunner if device else FakeRunner)(
         num_rows=options.slots, max_model_len=options.max_model_len, vocab_size=300, faults=faults
     )
+    if isinstance(runner, CountedRunner) and device is not None:
+        runner.device = device
+        try:
+            runner.allocate_cache()
+        except OutOfMemory as error:
+            sys.exit(str(error))
     service = EmbeddedEngine(runner, EngineSettings(model_name="fake", weight_version=options.weight_version))
     web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
 

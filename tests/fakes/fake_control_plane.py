@@ -92,6 +92,8 @@ class FakeControlPlane:
         job_id: UUID | None = None,
         model_path: str = "/nowhere/model",
         artifact_root: str = "file:///nowhere",
+        device_bytes: int = 0,
+        usual_device_bytes: int = 0,
         **spec: Any,
     ) -> None:
         self.warm_processes.append(
@@ -105,6 +107,8 @@ class FakeControlPlane:
                 artifact_root=artifact_root,
                 gateway_url="http://127.0.0.1:1",
                 control_plane_url=PUBLIC_URL,
+                device_bytes=device_bytes,
+                usual_device_bytes=usual_device_bytes,
             )
         )
 

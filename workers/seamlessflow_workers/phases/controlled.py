@@ -67,6 +67,7 @@ class ControlledChild(WarmChild):
             silence_limit_s=self._silence_limit_s,
             ask_for_sign=lambda: self._send(Ping()),
         )
+        await self._wait_for_room()
         async with self._dependencies.loading:
             await self._spawn(self._process)
             await self._process.load(self._load)
@@ -121,8 +122,11 @@ class ControlledChild(WarmChild):
         return trainer_environment(settings.devices)
 
     async def _load(self) -> None:
-        while not isinstance(await self._receive(), Ready):
+        while not isinstance(message := await self._receive(), Ready):
             continue
+        self._memory.sleep(self, kept_bytes=message.kept_bytes)
+        if self.phase is not None:
+            self._memory.wake(self)  # before anybody else can take the room in which it has loaded
 
     async def _work(self) -> None:
         self._on_phase_changed()
@@ -139,9 +143,10 @@ class ControlledChild(WarmChild):
         phase = self.phase
         if self.is_loading or phase is None or phase.is_over:
             return
-        if phase.state is PhaseState.STARTING and not self._has_begun:
+        if phase.state is PhaseState.STARTING and not self._has_begun and self._memory.wake(self):
             self._begin_work(phase)
         elif phase.state is PhaseState.DRAINING and not self._has_begun:
+            self._memory.sleep(self)
             self._finish_phase("drained before it began")
         elif phase.state is PhaseState.DRAINING and not self._is_drain_sent:
             self._is_drain_sent = True
@@ -176,6 +181,8 @@ class ControlledChild(WarmChild):
                 phase.activate()
         elif isinstance(message, Ended):
             self._has_begun = False
+            if message.kept_bytes is not None:
+                self._memory.sleep(self, kept_bytes=message.kept_bytes, peak_bytes=message.peak_bytes)
             self._finish_phase(message.reason)
         elif isinstance(message, Failed):
             self._has_begun = False

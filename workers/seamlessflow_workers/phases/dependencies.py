@@ -11,6 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.core.types.devices import Device
+from seamlessflow_workers.phases.device_room import DeviceRoom
 from seamlessflow_workers.process.child import Spawner
 from seamlessflow_workers.process.logs import RotatedFile
 from seamlessflow_workers.process.settings import ChildSettings
@@ -48,6 +49,7 @@ class Dependencies:
     folders: ChildFolders
     shipper: PhaseLogs
     loading: asyncio.Lock
+    memory: DeviceRoom
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # something changed that only matters to the ledger
     on_counted: Callable[[], None]  # the number of requests in flight changed, and nothing else

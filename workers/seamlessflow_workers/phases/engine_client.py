@@ -86,8 +86,13 @@ class EngineClient:
         """End running requests with finish reason `abort` and the tokens sampled so far."""
         await self._post("/abort_requests", {})
 
-    async def sleep(self) -> None:
-        await self._post("/sleep?level=1")
+    async def sleep(self) -> int:
+        """Have the engine free the memory of its devices; return how many bytes of each it keeps."""
+        raw = await self._post("/sleep?level=1")
+        try:
+            return int(msgspec.json.decode(raw)["kept_bytes"])
+        except (msgspec.MsgspecError, TypeError, KeyError, ValueError) as error:
+            raise EngineError(f"/sleep returned an unexpected answer: {error!r}") from error
 
     async def wake_up(self) -> None:
         await self._post("/wake_up")

@@ -45,6 +45,7 @@ class EngineReplica:
         self.noun = noun
         self.served_version = 0
         self.is_ready = self.is_open = self.is_asleep = False
+        self.kept_bytes = 0  # of each of its devices, while it sleeps
         self.problem = ""  # why it, or the one before it, was lost
         self.socket = dependencies.folders.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
         self._dependencies = dependencies
@@ -102,7 +103,7 @@ class EngineReplica:
 
     async def fall_asleep(self) -> None:
         if not self.is_asleep:
-            await self._client.sleep()
+            self.kept_bytes = await self._client.sleep()
             self.is_asleep = True
 
     def open(self, *, token: str) -> None:

@@ -28,20 +28,24 @@ class ReplicaSet:
         *,
         make: Callable[[int], EngineReplica],
         start: Callable[[EngineReplica], Awaitable[None]],
+        wait_for_room: Callable[[], Awaitable[None]],
         loading: asyncio.Lock,
         on_change: Callable[[], None],
         on_lost: Callable[[EngineReplica], None],
         may_start_again: Callable[[EngineReplica], bool],
     ) -> None:
-        """`start` returns when the engine is ready, or raises ChildFailure. `loading` is held while engines start."""
+        """`start` returns when the engine is ready, or raises ChildFailure. `loading` is held while engines start.
+        `wait_for_room` returns when the devices have room for one that starts again."""
         self._make = make
         self._start = start
+        self._wait_for_room = wait_for_room
         self._loading = loading
         self._on_change = on_change
         self._on_lost = on_lost
         self._may_start_again = may_start_again
         self._replicas = [make(number) for number in range(num)]
         self._first_tries = set(range(num))  # that are not over
+        self._given_up = set[int]()
         self._all_tried = asyncio.Event()
 
     @property
@@ -51,6 +55,11 @@ class ReplicaSet:
     @property
     def ready(self) -> list[EngineReplica]:
         return [replica for replica in self._replicas if replica.is_ready]
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether all engines sleep and none is being started, besides those that are not started again."""
+        return all(replica.is_asleep or replica.number in self._given_up for replica in self._replicas)
 
     async def run(self) -> None:
         """Keep all engines running until cancelled. Raises ChildFailure with the last of them."""
@@ -111,6 +120,7 @@ class ReplicaSet:
             self._replicas[number].problem = replica.problem
             if not self._may_start_again(replica):
                 log.warning("%s is not started again: its device is cordoned", replica.noun)
+                self._given_up.add(number)
                 return
 
     async def _bring_up(self, replica: EngineReplica, failures: FailureCount) -> None:
@@ -118,6 +128,7 @@ class ReplicaSet:
             await self._start(replica)
         else:
             await asyncio.sleep(failures.delay_s)
+            await self._wait_for_room()
             async with self._loading:
                 await self._start(replica)
         failures.loaded()

@@ -54,10 +54,12 @@ class RolloutChild(WarmChild):
     async def _live(self) -> None:
         self._spec = self._read_spec()
         self._device_sets = self._share_out(self._spec.rollout.parallel.num_devices)
+        await self._wait_for_room()
         self._set = ReplicaSet(
             len(self._device_sets),
             make=self._make,
             start=self._start,
+            wait_for_room=self._wait_to_restart,
             loading=self._dependencies.loading,
             on_change=self._on_replicas_changed,
             on_lost=lambda replica: self._dependencies.on_failed(replica.problem, replica.devices),
@@ -121,6 +123,7 @@ class RolloutChild(WarmChild):
             socket=replica.socket,
             version=version,
             weights=folder,
+            memory_share=self._memory.share(self),
         )
         await replica.start(command, version=version, log=self._output(replica))
 
@@ -128,6 +131,12 @@ class RolloutChild(WarmChild):
         return (
             self._log if len(self._replicas) == 1 else SharedLog(self._log, name=f"engine {replica.number}")
         )
+
+    async def _wait_to_restart(self) -> None:
+        """Wait until one of the engines can load again, which may have been lost while all of them slept."""
+        while not self._memory.wake(self):
+            self._room.clear()
+            await self._room.wait()
 
     def _blame(self, reason: str) -> None:
         """Do nothing: each engine that was lost was blamed on its own devices."""
@@ -142,6 +151,7 @@ class RolloutChild(WarmChild):
     # Phases.
 
     def _on_phase_changed(self) -> None:
+        self._room.set()
         if not self.is_loading:
             self._changed.set()
 
@@ -155,11 +165,17 @@ class RolloutChild(WarmChild):
     async def _converge(self, replicas: ReplicaSet) -> None:
         phase = self.phase
         if phase is None:
-            await replicas.each(EngineReplica.fall_asleep)
+            await self._fall_asleep(replicas)
         elif phase.state is PhaseState.DRAINING:
             await self._hand_over(replicas)
-        elif phase.state in _WANTED:
+        elif phase.state in _WANTED and self._memory.wake(self):
             await self._serve(replicas, phase)
+
+    async def _fall_asleep(self, replicas: ReplicaSet) -> None:
+        """Leave the devices to others. While an engine is being started again, they are not free."""
+        await replicas.each(EngineReplica.fall_asleep)
+        if replicas.is_asleep:
+            self._memory.sleep(self, kept_bytes=max(replica.kept_bytes for replica in replicas.all))
 
     async def _serve(self, replicas: ReplicaSet, phase: RunningPhase) -> None:
         """Bring all engines to the ordered version, and admit gateways to those that do not serve the phase yet."""
@@ -205,7 +221,7 @@ class RolloutChild(WarmChild):
 
     async def _hand_over(self, replicas: ReplicaSet) -> None:
         await replicas.each(EngineReplica.hand_over)
-        await replicas.each(EngineReplica.fall_asleep)
+        await self._fall_asleep(replicas)
         if replicas.ready:
             self._finish_phase()
 

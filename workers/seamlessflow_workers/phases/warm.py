@@ -15,13 +15,13 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.dependencies import Dependencies
+from seamlessflow_workers.phases.device_room import NOUNS, wanted_of
 from seamlessflow_workers.phases.files import FilesMissing, MachineFiles, is_remote
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, RunningPhase
 from seamlessflow_workers.phases.watched import ChildFailure
 from seamlessflow_workers.process.failures import FailureCount
 from seamlessflow_workers.process.logs import OutputLog
 
-NOUNS = {Role.ROLLOUT: "engine", Role.TRAIN: "trainer", Role.AGENT: "agent runner"}
 ABANDON_S = 10.0  # the time that a child gets to leave a phase that is no longer ours
 # Without a sign of life: a trainer may block its interpreter for a while, the others never do.
 SILENCE_LIMITS_S = {Role.ROLLOUT: 20.0, Role.TRAIN: 30.0, Role.AGENT: 20.0}
@@ -47,7 +47,11 @@ class WarmChild(ABC):
             job_id=warm_process.job_id,
             on_written=dependencies.shipper.notify,
         )
+        self._memory = dependencies.memory
+        self._memory.enter(self, wanted_of(warm_process, dependencies.settings))
+        self._room = asyncio.Event()  # others have left some
         self.task = asyncio.create_task(self._run(), name=f"{warm_process.role}-{warm_process.job_id}")
+        self.task.add_done_callback(self._on_gone)
 
     def begin(self, phase: RunningPhase) -> None:
         self.phase = phase
@@ -88,6 +92,12 @@ class WarmChild(ABC):
         self.is_leaving = True
         self.task.cancel()
 
+    def look_for_room(self) -> None:
+        """Ask again for memory of the devices: others have left some."""
+        self._room.set()
+        if not self.is_leaving:
+            self._on_phase_changed()
+
     def known(self) -> KnownChild:
         return KnownChild(self.key, self.is_loading)
 
@@ -117,6 +127,14 @@ class WarmChild(ABC):
     async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_live` took; nothing of the child's processes is left afterwards."""
 
+    async def _wait_for_room(self) -> None:
+        """Wait until the devices have room for it to load. It leaves if no phase needs it before."""
+        while not self._memory.wake(self):
+            if self.phase is None:
+                self.stop()
+            self._room.clear()
+            await self._room.wait()
+
     async def _model_folder(self) -> Path:
         """Return the initial model's folder on this machine, which stays while the child lives. Raises ChildFailure."""
         recorded = self.warm_process.model_path
@@ -139,10 +157,14 @@ class WarmChild(ABC):
         finally:
             await self._clean_up()
             self._files.release()
-            self._log.close()
             if self.phase is not None and not self.phase.is_over:
                 self.phase.fail("the supervisor stopped this child")
                 self._release(self.phase)
+
+    def _on_gone(self, _: asyncio.Task[None]) -> None:
+        """Its task has ended, perhaps before it began."""
+        self._memory.leave(self)
+        self._log.close()
 
     def _note_loaded(self) -> None:
         self.is_loading = False
@@ -178,6 +200,7 @@ class WarmChild(ABC):
         phase, self.phase = self.phase, None
         phase.end("drained before it was loaded")
         self._release(phase)
+        self._room.set()
 
     def _release(self, phase: RunningPhase) -> None:
         self._log.unbind()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
 from seamlessflow.core.types.devices import Device
 
 LOOPBACK = "127.0.0.1"
@@ -35,5 +36,7 @@ class ChildSettings:
     # Where fronts and trainers listen, and the name by which gateways and other machines reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
+    # The share of a GPU's memory that a vLLM engine is given, of what others leave.
+    gpu_memory_share: float = USUAL_SHARE
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
     agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")

@@ -1,11 +1,12 @@
 """Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,DEVICES,HOST_NAME,
-LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER} from the environment.
+LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER,GPU_MEMORY_SHARE} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced with a warning.
 """
 
 import argparse
 import logging
+import math
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
 from seamlessflow.core.types.devices import (
     Device,
     DeviceKind,
@@ -102,6 +104,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         has_fork_server=options.fork_server,
         agent_slots=options.agent_slots,
+        gpu_memory_share=_gpu_memory_share(environment.get("SEAMLESSFLOW_GPU_MEMORY_SHARE")),
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -198,6 +201,16 @@ def _advertised_host(listen_host: str, given: str | None) -> str:
             f"--advertised-host {given!r} is not the address of a machine; give the one that gateways can reach"
         )
     return given or (socket.gethostname() if listen_host in UNSPECIFIED else listen_host)
+
+
+def _gpu_memory_share(text: str | None) -> float:
+    try:
+        share = float(text or USUAL_SHARE)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise InvalidSetting(f"SEAMLESSFLOW_GPU_MEMORY_SHARE {text!r} must be above 0 and at most 1")
+    return share
 
 
 def _read_token(path: Path) -> str:

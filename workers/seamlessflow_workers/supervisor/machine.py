@@ -22,6 +22,7 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
 from seamlessflow_workers.phases.dependencies import Dependencies
+from seamlessflow_workers.phases.device_room import DeviceRoom
 from seamlessflow_workers.phases.rollout import RolloutChild
 from seamlessflow_workers.phases.running import ChildKey, RunningPhase
 from seamlessflow_workers.phases.warm import WarmChild
@@ -100,6 +101,7 @@ class Machine:
             home,
             self._shipper,
             asyncio.Lock(),
+            DeviceRoom(self._devices.usable),
             on_moved=self._on_moved,
             on_observed=self._observe,
             on_counted=self._recount,
@@ -164,12 +166,14 @@ class Machine:
         if self._reply is None or self._is_stopping:
             return
         self._fences_prune(self._reply)
+        warm_processes, settings = self._reply.warm_processes, self._dependencies.settings
         actions = reconcile(
             orders=self._reply.orders,
-            warm_processes=self._reply.warm_processes,
+            warm_processes=warm_processes,
             phases=[phase.known() for phase in self._phases.values()],
             children=[child.known() for child in self.children.values() if not child.is_leaving],
             fences=self._fences,
+            postponed=self._dependencies.memory.postponed(warm_processes, settings),
         )
         for action in actions:
             self._act(action)
@@ -213,7 +217,9 @@ class Machine:
         is_outdated = (
             child is not None and order.role is not Role.AGENT and child.devices != self._devices.usable
         )
-        if child is not None and (is_outdated or not child.fits(order)):
+        if child is not None and (
+            is_outdated or not child.fits(order) or self._dependencies.memory.is_outgrown(child)
+        ):
             child.stop()
         if child is None or child.is_leaving:
             child = self._start_child(warm_process)
@@ -261,6 +267,7 @@ class Machine:
             self._dependencies,
             settings=dataclasses.replace(self._dependencies.settings, devices=self._devices.usable),
         )
+        self._dependencies.memory.resize(self._devices.usable)
         for child in list(self.children.values()):
             if child.key.role is not Role.AGENT and child.phase is None:
                 child.stop()

@@ -78,8 +78,10 @@ def reconcile(
     phases: Collection[KnownPhase],
     children: Collection[KnownChild],
     fences: Mapping[Place, int],
+    postponed: Collection[ChildKey] = (),
 ) -> list[Action]:
-    """`fences`: the highest fence that began in each place."""
+    """`fences`: the highest fence that began in each place. `postponed`: children that are not started ahead of time,
+    because the devices have no room for them now."""
     newest = _newest_orders(orders, phases, fences)
     actions = _on_known_phases(orders, phases, newest)
     actions += _on_strange_orders(orders, phases)
@@ -88,7 +90,7 @@ def reconcile(
     actions += [BeginPhase(order) for order in beginning]
     needed = {phase.key for phase in phases if not phase.is_over}
     needed |= {key_of(order) for order in newest.values()}
-    return actions + _on_children(warm_processes, children, needed, may_start=not beginning)
+    return actions + _on_children(warm_processes, children, needed, postponed, may_start=not beginning)
 
 
 def key_of(order: PhaseOrder) -> ChildKey:
@@ -145,6 +147,7 @@ def _on_children(
     warm_processes: Sequence[WarmProcess],
     children: Collection[KnownChild],
     needed: set[ChildKey],
+    postponed: Collection[ChildKey],
     *,
     may_start: bool,
 ) -> list[Action]:
@@ -155,6 +158,10 @@ def _on_children(
     actions: list[Action] = [StopChild(key) for key in running - listed.keys() - needed]
     # One start at a time, ordered ones first, because loading a model takes the whole machine.
     if may_start and not any(child.is_loading for child in children):
-        missing = [warm_process for key, warm_process in listed.items() if key not in running]
+        missing = [
+            warm_process
+            for key, warm_process in listed.items()
+            if key not in running and key not in postponed
+        ]
         actions += [StartChild(warm_process) for warm_process in missing[:1]]
     return actions

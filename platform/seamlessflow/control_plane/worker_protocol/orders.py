@@ -35,6 +35,7 @@ from seamlessflow.core.protocol.worker import (
 from seamlessflow.core.scheduling.eligibility import may_keep_warm
 from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.scheduling.warm import MAX_WARM_JOBS, WarmCandidate, leaves_checkpoint, warm_choose
+from seamlessflow.core.sizing.job_needs import DeviceMemory
 from seamlessflow.core.types.tags import Role
 
 CREDENTIAL_TTL_S = 24 * 3600
@@ -80,6 +81,7 @@ class _AbleJob:
     job: SeenJob
     spec: ResolvedSpec
     roles: list[Role]
+    memory: DeviceMemory | None  # of the machine's devices
 
 
 def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
@@ -97,7 +99,7 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
             if job.id not in specs or job.uri is None:  # it was deleted meanwhile, or has no version
                 continue
             roles = _roles_here(machine, view, job, specs[job.id])
-            here += [_AbleJob(job, specs[job.id], roles)] if roles else []
+            here += [_AbleJob(job, specs[job.id], roles, view.memory)] if roles else []
             if len(here) == num_needed:
                 return here
     return here
@@ -185,8 +187,9 @@ def _order(
 
 
 def _warm_process(warm: _AbleJob, role: Role) -> WarmProcess:
-    job = warm.job
+    job, needs, memory = warm.job, warm.spec.needs, warm.memory
     assert job.uri is not None  # such jobs are left out
+    certain, usual = (0, 0) if needs is None or memory is None else needs.bytes_at_work(role, memory)
     return WarmProcess(
         job_id=job.id,
         project_id=job.project_id,
@@ -197,4 +200,6 @@ def _warm_process(warm: _AbleJob, role: Role) -> WarmProcess:
         artifact_root=settings.ARTIFACT_ROOT_URL,
         gateway_url=settings.GATEWAY_URL,
         control_plane_url=settings.WEB_URL,
+        device_bytes=certain,
+        usual_device_bytes=usual,
     )

@@ -190,6 +190,8 @@ class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
     )
     gateway_url: str
     control_plane_url: str
+    device_bytes: int = 0  # that it certainly needs of each device while it works; 0: not known, or none
+    usual_device_bytes: int = 0  # that it usually needs, by estimate
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,17 @@ class JobNeeds:
         words = need.words(num_devices, memory.kind)
         return f"has {has}{on_each}, but {who} needs at least {size_text(least_bytes)}: {words}"
 
+    def bytes_at_work(self, role: Role, memory: DeviceMemory) -> tuple[int, int]:
+        """Return what a process of the role certainly takes of each device while it works, and what it usually takes;
+        0 if that is not known. Engines make do with what is certain, and a processor commits the rest late."""
+        need = self.engine if role is Role.ROLLOUT else self.trainer
+        if role is Role.AGENT or need is None:
+            return 0, 0
+        num_devices = self.num_engine_devices if role is Role.ROLLOUT else self._num_trainers(memory)
+        certain = need.least_bytes(num_devices, memory.kind)
+        is_sure = role is Role.ROLLOUT or memory.kind == "cpu"
+        return certain, certain if is_sure else need.usual_bytes(num_devices)
+
     @property
     def shown(self) -> Mapping[str, Any]:
         """Return the needs by role, as the API shows them. Trainers take one machine with one device for granted where

@@ -25,6 +25,7 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPo
 from seamlessflow.control_plane.worker_protocol.beats import JOBS_PER_PAGE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (
+    Capabilities,
     EngineReport,
     Interval,
     PhaseReport,
@@ -33,6 +34,7 @@ from seamlessflow.core.protocol.worker import (
     WeightsArrival,
 )
 from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.sizing.job_needs import device_memory
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
@@ -43,9 +45,11 @@ from tests.fixtures.control_plane import (
     order_of,
     phase_make,
     publication_of,
+    weights_file,
     worker_make,
     worker_post,
 )
+from tests.fixtures.machine_devices import gpu
 from tests.fixtures.stored_files import artifact_path, job_folder
 
 MAX_HEARTBEAT_QUERIES = 1
@@ -207,6 +211,26 @@ def test_warm_processes_follow_tags_placement_cordon_and_the_desired_state(cast:
         machine_id=alpha.machine.id, edit=MachineEdit(is_cordoned=True), reason="test", author="system"
     )
     assert alpha.heartbeat().warm_processes == []
+
+
+def test_a_warm_process_says_what_it_needs_of_each_device(cast: Cast) -> None:
+    config = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 100}
+    (cast.model / "config.json").write_text(json.dumps(config))
+    weights_file(cast.model / "model.safetensors", {"model.embed_tokens.weight": (100, 8)})
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
+    assert {one.device_bytes for one in alpha.heartbeat().warm_processes} == {0}, "its devices are not known"
+    said = Capabilities(devices=[gpu(0)], num_cores=1, memory_bytes=1, engine_kinds=["embedded"])
+
+    warm_processes = alpha.heartbeat(capabilities=said).warm_processes
+
+    needs, memory = job.resolved.needs, device_memory([gpu(0)])
+    assert needs is not None
+    assert memory is not None
+    needed = {one.role: (one.device_bytes, one.usual_device_bytes) for one in warm_processes}
+    assert needed == {role: needs.bytes_at_work(role, memory) for role in (Role.ROLLOUT, Role.TRAIN)}
+    certain, usual = needed[Role.TRAIN]
+    assert certain == 16 * 800, "weights, gradients, optimizer states"
+    assert usual > certain, "activations"
 
 
 def test_a_job_behind_many_that_do_not_fit_is_kept_warm(cast: Cast) -> None:

@@ -54,6 +54,17 @@ def test_trainers_share_states_over_the_devices_of_their_machines() -> None:
     assert replace(NEEDS, num_ranks=1).problem(Role.TRAIN, memory(105, num_devices=8)) is not None
 
 
+def test_work_takes_what_is_certain_and_trainers_also_have_activations() -> None:
+    activations = Part("activations", 9 * GIB, is_sharded=False, certainty=Certainty.USUAL)
+    needs = replace(NEEDS, trainer=Need((*TRAINER.parts, activations)))
+    assert needs.bytes_at_work(Role.TRAIN, memory(80, num_devices=8)) == (105 * GIB, 114 * GIB)
+    assert needs.bytes_at_work(Role.TRAIN, DeviceMemory("cpu", 8, GIB)) == (105 * GIB, 105 * GIB)
+    assert needs.bytes_at_work(Role.ROLLOUT, memory(80)) == (90 * GIB, 90 * GIB)
+    assert needs.bytes_at_work(Role.ROLLOUT, DeviceMemory("cpu", 1, GIB)) == (60 * GIB, 60 * GIB)
+    assert needs.bytes_at_work(Role.AGENT, memory(80)) == (0, 0)
+    assert replace(needs, engine=None).bytes_at_work(Role.ROLLOUT, memory(80)) == (0, 0)
+
+
 @pytest.mark.parametrize("sizes, num_bytes", [((80 * GIB + 5, 81 * GIB), 80 * GIB), ((3, 4), 3)])
 def test_the_smallest_device_of_a_machine_counts(sizes: tuple[int, ...], num_bytes: int) -> None:
     devices = [Device(id=str(n), kind="cuda", name="card", memory_bytes=size) for n, size in enumerate(sizes)]

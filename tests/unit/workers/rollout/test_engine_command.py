@@ -15,7 +15,7 @@ SOCKET = Path("/run/engine.sock")
 
 
 def command(
-    rollout: dict[str, Any], *devices: Device, weights: Path | None = None
+    rollout: dict[str, Any], *devices: Device, weights: Path | None = None, memory_share: float | None = None
 ) -> tuple[str, dict[str, str]]:
     """Return the command line without the program, and the environment."""
     spec = job_spec_parse(
@@ -34,7 +34,16 @@ def command(
         engine_commands={EngineKind.EMBEDDED: ("embedded",), EngineKind.VLLM: ("vllm",)},
         engines={},
     )
-    made = engine_command(spec, settings, devices, model="/m", socket=SOCKET, version=3, weights=weights)
+    made = engine_command(
+        spec,
+        settings,
+        devices,
+        model="/m",
+        socket=SOCKET,
+        version=3,
+        weights=weights,
+        memory_share=memory_share,
+    )
     return " ".join(made.arguments), dict(made.environment)
 
 
@@ -71,3 +80,8 @@ def test_vllm_is_told_how_it_is_spread_over_its_devices(
     assert line.endswith(f"--device {devices[0].kind} {flags}")
     if devices[0].kind == "cuda":
         assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(device.id for device in devices)
+
+
+def test_vllm_is_told_how_much_of_its_gpu_others_leave() -> None:
+    line, _ = command({"engine": "vllm"}, gpu(0), memory_share=0.9 * 70 / 80)
+    assert line.endswith("--pipeline-parallel 1 --gpu-memory-utilization 0.7875")

@@ -48,3 +48,11 @@ def test_device_may_come_from_the_environment_and_a_flag_wins(
     assert config(tmp_path, "--device", "cpu", SEAMLESSFLOW_DEVICE="cuda").device == "cpu"
     with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_DEVICE 'tpu' must be cpu or cuda"):
         config(tmp_path, SEAMLESSFLOW_DEVICE="tpu")
+
+
+def test_share_of_a_gpu_for_vllm_is_a_share(tmp_path: Path) -> None:
+    assert config(tmp_path).gpu_memory_share == 0.9
+    assert config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE="0.3").gpu_memory_share == 0.3
+    for wrong in ("0", "1.1", "half", "nan"):
+        with pytest.raises(InvalidSetting, match=f"SEAMLESSFLOW_GPU_MEMORY_SHARE '{wrong}' must be above 0"):
+            config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE=wrong)

@@ -1,5 +1,6 @@
 """Reconciliation as a table: orders and warm_processes against what runs."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -137,6 +138,14 @@ def test_reconciliation(name: str) -> None:
         fences={None: highest_fence},
     )
     assert actions == expected
+
+
+def test_a_child_without_room_is_not_started_ahead_but_the_next_one_is() -> None:
+    given: dict[str, Any] = {"warm_processes": [ENGINE, TRAINER], "phases": [], "children": [], "fences": {}}
+    assert reconcile(orders=[], postponed={ROLLOUT}, **given) == [StartChild(TRAINER)]
+    assert reconcile(orders=[], postponed={ROLLOUT, TRAIN}, **given) == []
+    ordered = order(1, 5)
+    assert reconcile(orders=[ordered], postponed={ROLLOUT}, **given) == [BeginPhase(ordered)], "it makes room"
 
 
 OTHER = UUID(int=3)
