@@ -15,6 +15,9 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
+from transformers.integrations.gguf.reader import read_gguf_metadata
+
+from seamlessflow_workers.train.gguf_splits import splits_correct
 
 MAX_SHARD = "2GB"
 
@@ -40,6 +43,7 @@ def gguf_convert(file: Path, folder: Path) -> None:
 def _convert(file: Path, folder: Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
+        splits_correct(tokenizer.backend_tokenizer, read_gguf_metadata(str(file))[0])
         read = AutoModelForCausalLM.from_pretrained(
             file.parent,
             gguf_file=file.name,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.uploads.models import Artifact
@@ -19,7 +19,7 @@ from tests.fixtures.gguf_models import NUM_POSITIONS, GgufModel, gguf_model_writ
 from tests.fixtures.tiny_text import TEMPLATE
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SAID = "<|im_start|>user\nWhat is 12 + 34?<|im_end|>"
+SAID = "<|im_start|>user\nWhat is the sum?\n\n12 + 34?<|im_end|>"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,9 @@ def test_a_gguf_file_becomes_an_upload_with_its_numbers_its_tokenizer_and_its_te
     ):  # fmt: skip
         np.testing.assert_array_equal(weights[f"{ours}.weight"], written.weights[theirs], err_msg=ours)
     read, meant = (Tokenizer.from_file(str(at / "tokenizer.json")) for at in (model, written.text))
+    assert read.encode(SAID).ids != meant.encode(SAID).ids
+    digits = pre_tokenizers.Digits(individual_digits=True)  # the rule that the file names, before GPT-2's
+    meant.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     assert read.encode(SAID).ids == meant.encode(SAID).ids
     assert read.decode(read.encode("12 + 34").ids) == "12 + 34"
     assert (model / "chat_template.jinja").read_text() == TEMPLATE
