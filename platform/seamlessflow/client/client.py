@@ -25,6 +25,8 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 # A large model is unpacked and checked before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
+# A model in a GGUF file is converted before the answer comes; the platform gives that up after ten minutes.
+SUBMIT_READ_TIMEOUT_S = 900.0
 SUBMIT_PAUSES_S = (0.5, 2.0)
 _PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process that restarts
 
@@ -55,6 +57,7 @@ class Client(FleetCalls):
         except httpx.InvalidURL as error:
             raise ApiError(f"{base_url!r} is not an address ({error})", status=400) from error
         self._upload_timeout = httpx.Timeout(timeout_s, read=UPLOAD_READ_TIMEOUT_S)
+        self._submit_timeout = httpx.Timeout(timeout_s, read=SUBMIT_READ_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +79,7 @@ class Client(FleetCalls):
             "json": dict(spec),
             "headers": {"Idempotency-Key": str(uuid.uuid4())},
             "params": {"project": project} if project else {},
+            "timeout": self._submit_timeout,
         }
         for pause_s in SUBMIT_PAUSES_S:
             try:
