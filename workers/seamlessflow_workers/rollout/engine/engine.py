@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
+from seamlessflow_workers.rollout.engine.host_memory import freed_memory_return
 from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 # Streams learn of new tokens at most this often: with 64 streams, one wake-up per token costs more than the model.
 STREAM_PERIOD_S = 0.02
+RETURNED_FROM_BYTES = 2**26  # of staged weights; less is kept, for the next ones
 
 T = TypeVar("T")
 
@@ -155,6 +157,8 @@ class EmbeddedEngine(ServedEngine):
                 self.weight_version = version
 
         await self._call(act)
+        if sum(self.staged_bytes) >= RETURNED_FROM_BYTES:
+            await asyncio.to_thread(freed_memory_return)  # of the staged weights, while sampling goes on
 
     async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
         """Forget the free rows; return False, as vLLM does, if running sequences still hold others."""
