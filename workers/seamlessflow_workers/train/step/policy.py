@@ -33,7 +33,7 @@ from seamlessflow_workers.train.step.sampled import Masks
 from seamlessflow_workers.train.step.sampling_head import SampledTokens, SamplingHead
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
-from seamlessflow_workers.train.trees.support import tree_attention_enable
+from seamlessflow_workers.train.trees.support import PROBE_TOKEN_IDS, tree_attention_enable
 from seamlessflow_workers.weights.naming import router_names
 
 logger = logging.getLogger(__name__)
@@ -169,12 +169,12 @@ def policy_load(
     except (OSError, ValueError, KeyError) as error:
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
     if is_tree:
-        with gathered_in_calls(model):
+        with gathered_in_calls(model, num_token_ids=PROBE_TOKEN_IDS):
             tree_attention_enable(model)
     if freeze_router:
         _routers_freeze(model)
     if sequence_group.size > 1:
-        with gathered_in_calls(model):
+        with gathered_in_calls(model, num_token_ids=PROBE_TOKEN_IDS):
             sequence_attention_enable(
                 model, sequence_group, is_tree=is_tree, num_path_tokens_max=max_model_len
             )

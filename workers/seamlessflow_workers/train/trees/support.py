@@ -20,6 +20,7 @@ from seamlessflow_workers.train.trees.blocks import TreeBlocks
 
 # Relative to the largest logit: bfloat16 has 8 bits, and sums over a model's depth lose some more.
 PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-3, torch.float64: 1e-9}
+PROBE_TOKEN_IDS = 97  # those of the probe are below it
 # One fork in the middle of a sample and one near its beginning, so that siblings are adjacent.
 PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
 _TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
@@ -59,7 +60,7 @@ def tree_attention_enable(model: PreTrainedModel) -> None:
 def probe_ids(model: PreTrainedModel) -> Tensor:
     """Return tokens that the model knows, for PROBE_LAYOUT, [T]."""
     num_known: int = model.config.get_text_config().vocab_size
-    return (torch.arange(PROBE_LAYOUT.num_tokens) * 7 + 3).remainder(min(97, num_known))
+    return (torch.arange(PROBE_LAYOUT.num_tokens) * 7 + 3).remainder(min(PROBE_TOKEN_IDS, num_known))
 
 
 def reason_against_other_attention(model: PreTrainedModel) -> str | None:

@@ -6,6 +6,7 @@ most one parameter, and only of one that is stored in several parts. Every rank 
 sent. (transformers' own loading under ZeRO-3 reads the whole checkpoint into the memory of every rank.)
 """
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from seamlessflow_workers.train.step.process_group import deepspeed, training_de
 from seamlessflow_workers.train.step_engine import ModelLoadError
 
 _NUM_NAMED = 3  # of the missing parameters, in an error
+_LIBC = ctypes.CDLL(None)
 
 
 def can_load_in_parts(folder: Path) -> bool:
@@ -43,16 +45,20 @@ def partitioned_load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
 
 
 @contextmanager
-def gathered_in_calls(model: nn.Module) -> Iterator[None]:
+def gathered_in_calls(model: PreTrainedModel, *, num_token_ids: int | None = None) -> Iterator[None]:
     """A context in which each module of a model gathers its partitioned parameters, if any, while it is called.
 
-    Once DeepSpeed's engine is made, it does so itself, and prefetches. All ranks make the same calls.
+    Once DeepSpeed's engine is made, it does so itself, and prefetches. All ranks make the same calls. With
+    `num_token_ids` the model computes as if its vocabulary ended there, if it can: an embedding or a head of the whole
+    vocabulary is often the largest parameter by far, and a few token ids are enough to try a model out.
     """
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
     handles = []
     for module in model.modules():
         parameters = list(filter(is_partitioned, module.parameters(recurse=False)))
         if parameters:
-            gather = _Gather(parameters)
+            has_row_per_token = module in ends and _has_row_per_token(module)
+            gather = _Gather(module, parameters, num_token_ids if has_row_per_token else None)
             handles.append(module.register_forward_pre_hook(gather.enter))
             handles.append(module.register_forward_hook(gather.leave, always_call=True))
     try:
@@ -73,15 +79,51 @@ def full_shape(parameter: Tensor) -> torch.Size:
 
 
 class _Gather:
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
+    """Puts the parameters of a module together while it is called. To DeepSpeed they stay partitioned.
+
+    DeepSpeed's own gathering takes several times the bytes of a parameter on gloo.
+    """
+
+    def __init__(self, module: nn.Module, parameters: list[nn.Parameter], num_rows: int | None) -> None:
+        self._module: Any = module
         self._parameters = parameters
+        self._num_rows = num_rows  # of its only parameter; None: all
+        self._padding_index = getattr(module, "padding_idx", None)
 
     def enter(self, *_: Any) -> None:
-        self._context = deepspeed.zero.GatheredParameters(self._parameters, modifier_rank=None)
-        self._context.__enter__()
+        for parameter in self._parameters:
+            parameter.data = _gathered(parameter, self._num_rows)
+        if self._padding_index is not None:
+            self._module.padding_idx = None  # it is there for gradients, and must be the number of a row
 
     def leave(self, *_: Any) -> None:
-        self._context.__exit__(None, None, None)
+        for parameter in self._parameters:
+            parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
+        if self._padding_index is not None:
+            self._module.padding_idx = self._padding_index
+        if hasattr(_LIBC, "malloc_trim"):
+            _LIBC.malloc_trim(
+                0
+            )  # glibc keeps what is freed in pieces below 32 MiB, and can use little of it again
+
+
+def _has_row_per_token(module: nn.Module) -> bool:
+    """Return whether a module has a row for each token of the vocabulary, and nothing else."""
+    is_head = type(module) is nn.Linear and module.bias is None
+    return is_head or isinstance(module, nn.Embedding)
+
+
+def _gathered(parameter: Any, num_rows: int | None) -> Tensor:
+    """Return a partitioned parameter, or its first rows, from the ranks that have them."""
+    shape = full_shape(parameter)
+    if num_rows is not None:
+        shape = torch.Size([min(num_rows, shape[0]), *shape[1:]])
+    share: Tensor = parameter.ds_tensor
+    flat = torch.zeros(shape.numel(), dtype=share.dtype, device=share.device)
+    own = flat[share.numel() * parameter.ds_zero_partition_rank :][: share.numel()]
+    own.copy_(share[: own.numel()])
+    torch.distributed.all_reduce(flat, group=parameter.ds_process_group)  # exact: all others have 0 there
+    return flat.view(shape)
 
 
 class _Partitions:

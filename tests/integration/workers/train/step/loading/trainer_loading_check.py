@@ -1,7 +1,8 @@
 """Run as a script with an empty folder: models of several families and layouts of files, each loaded in parts.
 
 Rank 0 prints one JSON line per model: whether the gathered parameters and the buffers are bit for bit those that
-transformers loads, and the bytes of this rank's partitions; then one per broken folder with the refusal.
+transformers loads, what it computes, and the bytes of this rank's partitions; then one per broken folder with the
+refusal.
 """
 
 import json
@@ -40,7 +41,9 @@ SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
+    "pad_token_id": 62,
 }
+NUM_TOKEN_IDS = 40  # two ranks each have some of these rows
 HEADS: dict[str, Any] = {"head_dim": 16}
 EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
@@ -96,12 +99,19 @@ def check(name: str, folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     ids = torch.arange(7)[None]
     with gathered_in_calls(model):
         logits = model(input_ids=ids, use_cache=False).logits
+    with gathered_in_calls(model, num_token_ids=NUM_TOKEN_IDS):
+        of_few = model(input_ids=ids, use_cache=False).logits
+    expected = plain(input_ids=ids, use_cache=False).logits
     return {
         "case": name,
         "num_files": len(list(folder.glob("*.safetensors"))),
         "is_same": same(gathered(model), dict(plain.named_parameters(remove_duplicate=False))),
         "has_same_buffers": same(dict(model.named_buffers()), dict(plain.named_buffers())),
-        "computes_the_same": torch.equal(logits, plain(input_ids=ids, use_cache=False).logits),
+        "computes_the_same": torch.equal(logits, expected),
+        "num_logits_of_few": of_few.shape[-1],
+        # A narrower product may add up in another order.
+        "error_of_few": float((of_few - expected[..., :NUM_TOKEN_IDS]).abs().max() / expected.abs().max()),
+        "padding_index": model.get_input_embeddings().padding_idx,
         "share": sum(share.numel() for share in shares),
         "whole": sum(full_shape(parameter).numel() for parameter in model.parameters()),
         "num_parameters": len(shares),
