@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tests.benchmarks.report import Row
 
-PARTS = ("loading", "training")
+PARTS = ("loading", "sequence", "training")
 
 
 async def measure(parts: Sequence[str] = PARTS) -> list[Row]:
