@@ -19,6 +19,7 @@ from seamlessflow_workers.train.sequence_parallel.heads import (
     outputs_pack,
     outputs_unpack,
 )
+from seamlessflow_workers.train.sequence_parallel.slices import Deal
 from seamlessflow_workers.train.trees.attention import (
     TreeAttentionError,
     attention_options_check,
@@ -36,6 +37,13 @@ class SequencePass:
     group: SequenceGroup
     num_tokens: int  # of each whole row, without what was added so that the ranks can share it
     positions: Tensor  # [1, L / N] each token's position on its own path
+    deal: Deal | None = None  # None: each output head computes what its own rank's tokens predict
+
+    def dealt(self, chosen: Tensor) -> Tensor:
+        """Return [m, C], of which this rank's output head makes predictions, for its own tokens' [n, C]."""
+        if self.deal is None:
+            return chosen
+        return self.group.deal(chosen, self.deal.num_sent, self.deal.num_received)
 
 
 def sequence_attention_forward(

@@ -3,6 +3,7 @@
 Every rank of a group calls the same collectives in the same order, in the forward and in the backward pass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,11 @@ class SequenceGroup:
         """Return [size, …]: part number `rank` of each rank's `parts` [size, …], in the order of the ranks."""
         exchanged: Tensor = _Exchange.apply(parts, self)
         return exchanged
+
+    def deal(self, rows: Tensor, num_sent: Sequence[int], num_received: Sequence[int]) -> Tensor:
+        """Return [m, C]: the next `num_received[r]` of rank r's `rows` [n, C], for each r; all send as many to each."""
+        dealt: Tensor = _Deal.apply(rows, num_sent, num_received, self)
+        return dealt
 
     def join(self, own: Tensor, places: Tensor, num_places: int) -> Tensor:
         """Return [K, num_places] on every rank, to which each contributes `own` [K, n] at its `places` [n].
@@ -74,6 +80,29 @@ class _Exchange(torch.autograd.Function):
 def _exchanged(parts: Tensor, group: SequenceGroup) -> Tensor:
     received = torch.empty_like(parts)
     distributed.all_to_all_single(received, parts, group=group.processes)
+    return received
+
+
+class _Deal(torch.autograd.Function):
+    """Rows are moved, so their gradients are moved back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, num_sent: Sequence[int], num_received: Sequence[int], group: SequenceGroup
+    ) -> Tensor:
+        ctx.back = (num_received, num_sent, group)
+        return _dealt(rows, num_sent, num_received, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return _dealt(gradient.contiguous(), *ctx.back), None, None, None
+
+
+def _dealt(
+    rows: Tensor, num_sent: Sequence[int], num_received: Sequence[int], group: SequenceGroup
+) -> Tensor:
+    received = rows.new_empty(sum(num_received), rows.shape[1])
+    distributed.all_to_all_single(received, rows, list(num_received), list(num_sent), group=group.processes)
     return received
 
 

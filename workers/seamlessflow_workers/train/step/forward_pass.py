@@ -1,8 +1,8 @@
 """Runs a micro-batch through a policy: arrays in, logprobs and entropies of its trained tokens out.
 
-If several ranks share sequences (`train.parallel.sequence`), each computes its slice of the tokens and the predictions
-made from them. The results are then joined, so that every rank has all N, in the micro-batch's order: the loss, with
-its ratios of whole sequences, is computed from them as on one rank.
+If several ranks share sequences (`train.parallel.sequence`), each computes its slice of the tokens and an equal share
+of the predictions. The results are then joined, so that every rank has all N, in the micro-batch's order: the loss,
+with its ratios of whole sequences, is computed from them as on one rank.
 """
 
 from collections.abc import Sequence
@@ -60,10 +60,10 @@ class ForwardPass:
         self, policy: nn.Module, micro_batch: MicroBatch, temperature: float, tree: TreeBlocks | None
     ) -> tuple[Tensor, Tensor]:
         own = self._slice(micro_batch)
-        predictions = own.predictions
+        predictions = own.deal.predictions
         arrays = (
             own.token_ids,
-            micro_batch.rows[predictions],
+            micro_batch.rows[own.predictions],
             own.columns,
             micro_batch.targets[predictions],
         )
@@ -76,7 +76,7 @@ class ForwardPass:
             temperature,
             tree,
             self._masks(micro_batch, predictions),
-            SequencePass(self.group, micro_batch.num_row_tokens, self.tensor(own.positions)),
+            SequencePass(self.group, micro_batch.num_row_tokens, self.tensor(own.positions), own.deal),
         )
         joined = self.group.join(torch.stack(computed), self.tensor(predictions), len(micro_batch.targets))
         logprobs, entropies = joined

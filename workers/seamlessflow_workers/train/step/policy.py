@@ -101,11 +101,12 @@ class Policy(nn.Module):
         """Return (logprobs [N] with a gradient, entropies [N] with one if wanted), in float32 or wider.
 
         `masks`: those under which the tokens were sampled. With `tree`, the only row of `token_ids` is a flat tree; the
-        model must have been loaded for trees. With `sequence`, the other arguments describe this rank's slice of the
-        tokens; the model must have been loaded for that group of ranks.
+        model must have been loaded for trees. With `sequence`, tokens and positions are those of this rank's slice,
+        targets and masks those of the predictions dealt to it; the model must have been loaded for that group of ranks.
         """
         run_model = partial(self._run, token_ids, tree, sequence)
-        return self._head.figures(run_model, SampledTokens(rows, columns, targets, temperature, masks))
+        deal = None if sequence is None else sequence.dealt
+        return self._head.figures(run_model, SampledTokens(rows, columns, targets, temperature, masks, deal))
 
     def logits(
         self,

@@ -24,13 +24,18 @@ KEPT_LOGITS = 2**28  # 512 MiB of bfloat16, and as much for their gradient
 
 @dataclass(frozen=True, slots=True)
 class SampledTokens:
-    """N tokens, each predicted at (rows[i], columns[i]), and how they were sampled."""
+    """N tokens, each predicted at (rows[i], columns[i]), and how they were sampled.
+
+    With `deal`, which all ranks that share sequences call together, the positions are those of n other tokens; it turns
+    what they are predicted from, [n, C], into [N, C].
+    """
 
     rows: Tensor  # [N] int64
     columns: Tensor  # [N] int64
     targets: Tensor  # [N] int64
     temperature: float
     masks: Masks | None
+    deal: Callable[[Tensor], Tensor] | None = None
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
@@ -94,6 +99,8 @@ class SamplingHead:
     def _forward(self, hidden: Tensor) -> Tensor:
         tokens = self._wanted
         chosen = hidden if self._positions is None else hidden[self._positions]
+        if tokens is not None and tokens.deal is not None:
+            chosen = tokens.deal(chosen)
         if tokens is None or self._gets_logits(len(chosen)):
             logits: Tensor = self._plain(chosen)
             return logits

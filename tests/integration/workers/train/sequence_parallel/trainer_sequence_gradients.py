@@ -150,8 +150,17 @@ def terms_of(
     )
 
 
-def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> tuple[float, list[Tensor], int]:
-    """Return loss and gradients of the batch as this rank sees them, and its number of micro-batches."""
+@dataclass(frozen=True)
+class Step:
+    """What a rank sees of a batch."""
+
+    loss: float
+    gradients: list[Tensor]
+    num_micro_batches: int
+    num_predictions: int  # that its output head made
+
+
+def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> Step:
     algorithm = AlgorithmSection.model_validate({**PLAIN, **case.algorithm})
     batch = batch_of(case, algorithm)
     plan = plan_batch(
@@ -167,6 +176,9 @@ def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> tuple[float, li
     policy, initial = make_policy(case, group, seed=1), make_policy(case, group, seed=2)
     noise = torch.from_numpy(np.random.default_rng(1).normal(0, 0.15, len(batch.token_ids)))
     forward = ForwardPass(CPU, group)
+    made: list[int] = []
+    head = policy.model.get_output_embeddings()  # type: ignore[operator]
+    head.register_forward_hook(lambda _module, _inputs, output: made.append(len(output)))
     shared = (
         [(micro, True) for micro in plan.micro_batches] if is_whole else forward.share(plan.micro_batches)
     )
@@ -184,7 +196,14 @@ def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> tuple[float, li
         total += float(parts.loss.detach()) * counts
     gradients = [parameter.grad for parameter in policy.parameters()]
     assert all(gradient is not None for gradient in gradients)
-    return total, gradients, len(shared)  # type: ignore[return-value]
+    return Step(total, gradients, len(shared), sum(made))  # type: ignore[arg-type]
+
+
+def least_and_most(number: int) -> tuple[int, int]:
+    """Return the smallest and the largest number of all ranks."""
+    both = torch.tensor([-number, number])
+    torch.distributed.all_reduce(both, op=torch.distributed.ReduceOp.MAX)
+    return -int(both[0]), int(both[1])
 
 
 def sums(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -210,22 +229,19 @@ def main(num_sharing: int, names: Sequence[str]) -> None:
     group = sequence_group(num_sharing)
     for name in names or CASES:
         case = CASES[name]
-        expected_loss, expected, _ = step(case, ALONE, is_whole=True)
-        loss, gradients, num_micro_batches = step(case, group, is_whole=False)
-        (whole_loss,) = sums([torch.tensor(loss, dtype=torch.float64)])
-        numbers = torch.tensor([num_micro_batches, -num_micro_batches])
-        torch.distributed.all_reduce(numbers, op=torch.distributed.ReduceOp.MAX)
+        expected, own = step(case, ALONE, is_whole=True), step(case, group, is_whole=False)
+        (whole_loss,) = sums([torch.tensor(own.loss, dtype=torch.float64)])
         errors = [
             float((found - wanted).norm() / wanted.norm())
-            for found, wanted in zip(sums(gradients), expected, strict=True)
+            for found, wanted in zip(sums(own.gradients), expected.gradients, strict=True)
         ]
         row = {
             "case": name,
-            "loss_error": abs(float(whole_loss) - expected_loss),
+            "loss_error": abs(float(whole_loss) - expected.loss),
             "gradient_error": max(errors),
-            "gradient_norm": float(torch.cat([gradient.flatten() for gradient in expected]).norm()),
-            "most_micro_batches": int(numbers[0]),
-            "least_micro_batches": -int(numbers[1]),
+            "gradient_norm": float(torch.cat([part.flatten() for part in expected.gradients]).norm()),
+            "num_micro_batches": least_and_most(own.num_micro_batches),
+            "num_predictions": least_and_most(own.num_predictions),
         }
         if torch.distributed.get_rank() == 0:
             print(json.dumps(row), flush=True)

@@ -37,6 +37,30 @@ def test_slices_put_together_are_the_rows_and_every_prediction_is_made_once(
         assert ((part.columns >= 0) & (part.columns < width)).all()
 
 
+@given(
+    length=st.integers(1, 40),
+    num_ranks=st.integers(1, 8),
+    num_predictions=st.integers(0, 30),
+    seed=st.integers(0, 99),
+)
+def test_every_head_gets_as_many_predictions_as_any_other(
+    length: int, num_ranks: int, num_predictions: int, seed: int
+) -> None:
+    """Wherever they are made; what ranks send and receive is the same."""
+    rng = np.random.default_rng(seed)
+    columns = rng.integers(int(rng.integers(length)), length, num_predictions)
+    rows = rows_pad(np.ones((1, length), dtype=np.int64), num_ranks)
+    slices = [token_slice(rows, columns, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    sent = [np.split(part.predictions, np.cumsum(part.deal.num_sent)) for part in slices]
+    for rank, part in enumerate(slices):
+        received = [by_rank[rank] for by_rank in sent]
+        assert [len(each) for each in received] == part.deal.num_received
+        assert np.concatenate(received).tolist() == part.deal.predictions.tolist()
+        assert len(part.deal.predictions) - num_predictions // num_ranks in (0, 1)
+    dealt = np.concatenate([part.deal.predictions for part in slices])
+    assert sorted(dealt.tolist()) == list(range(num_predictions))
+
+
 @given(seed=st.integers(0, 2**31), num_ranks=st.integers(1, 8))
 def test_tokens_of_a_tree_keep_their_positions_on_their_paths(seed: int, num_ranks: int) -> None:
     layout = tree_layout_random(np.random.default_rng(seed), num_samples=5, max_length=6)
