@@ -7,7 +7,7 @@ its model is loaded and, if the trial has steps, while the engine is made and in
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +21,7 @@ from seamlessflow.core.batching.format import Batch, BatchHeader
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train import preload as preload  # what is imported later would count as the model's
-from seamlessflow_workers.train.step import policy, sampling_head
+from seamlessflow_workers.train.step import policy
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import deepspeed, process_group
 from tests.fixtures.anonymous_memory import PeakWatch, anonymous_bytes
@@ -35,9 +35,8 @@ METRICS = ("train/loss", "train/grad_norm")
 class Trial(msgspec.Struct, frozen=True):
     spec: dict[str, Any]
     num_steps: int = 0  # 0: it ends when the model is loaded
-    num_tokens: int = 512  # of a step's batch
+    num_tokens: int = 256  # of a step's batch
     loads_whole: bool = False  # as if the model's files could not be read tensor by tensor
-    max_logits: int | None = None  # that the output head keeps
 
 
 class _Loaded(Exception):
@@ -49,7 +48,10 @@ def main(model: Path, trial: Trial) -> None:
     spec = JobSpec.model_validate(trial.spec)
     row: dict[str, Any] = {"case": str(torch.distributed.get_rank()), "steps": [], "metrics": []}
     base = anonymous_bytes()
-    with PeakWatch() as watch, _changed(trial):
+    changed = (
+        patch.object(policy, "can_load_in_parts", return_value=False) if trial.loads_whole else nullcontext()
+    )
+    with PeakWatch() as watch, changed:
 
         def end_loading() -> None:
             row["loading"] = watch.peak_bytes() - base
@@ -69,16 +71,6 @@ def main(model: Path, trial: Trial) -> None:
             row["steps"].append(watch.peak_bytes() - base)
             row["metrics"].append([metrics[name] for name in METRICS])
     sys.stdout.write(json.dumps(row) + "\n")
-
-
-@contextmanager
-def _changed(trial: Trial) -> Iterator[None]:
-    with ExitStack() as changes:
-        if trial.loads_whole:
-            changes.enter_context(patch.object(policy, "can_load_in_parts", return_value=False))
-        if trial.max_logits is not None:
-            changes.enter_context(patch.object(sampling_head, "KEPT_LOGITS", trial.max_logits))
-        yield
 
 
 def _batch(number: int, num_tokens: int) -> Batch:
