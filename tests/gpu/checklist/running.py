@@ -148,8 +148,18 @@ def _wait(process: "subprocess.Popen[bytes]", until_s: float, peaks: Peaks) -> i
         try:
             return process.wait(min(_LOOK_S, left_s))
         except subprocess.TimeoutExpired:
+            _collect_orphans(process.pid)
             peaks.look(descendants())
     return None
+
+
+def _collect_orphans(item: int) -> None:
+    """Collect what ended after its parent, as init does elsewhere; the item itself is left to whoever waits for it."""
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == item:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def _ending(log: Path, begins: int) -> list[str]:

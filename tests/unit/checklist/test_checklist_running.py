@@ -1,6 +1,7 @@
 """An item that fails, hangs or is killed is reported, ends with all its processes, and holds up no other."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,10 @@ items = (
             "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "time.sleep(600)"),
     program("is killed", 60, "import os", "print('about to', flush=True)", "os.kill(os.getpid(), 9)"),
     program("is skipped", 60, "import sys", "print('there is no card')", f"sys.exit({running.SKIPPED_STATUS})"),
+    program("has orphans", 60, *imports, "told, tell = os.pipe()", "middle = os.fork()", "if middle == 0:",
+            "    orphan = os.fork()", "    if orphan: os.write(tell, str(orphan).encode())", "    os._exit(0)",
+            "os.waitpid(middle, 0)", "orphan = os.read(told, 20).decode()", "ends_at = time.monotonic() + 30",
+            "while Path('/proc', orphan).exists(): assert time.monotonic() < ends_at; time.sleep(0.01)"),
     program("passes", 60, *imports, "figures.note('speed', tokens=3)", "figures.leave_out('a part', 'a reason')"),
 )
 running.PATIENCE = {"cpu": 1.0}
@@ -68,7 +73,7 @@ def item_of(summary: dict[str, Any], name: str) -> dict[str, Any]:
 def test_every_item_has_its_line_in_order(run: tuple[list[str], dict[str, Any], Path]) -> None:
     lines, summary, _ = run
     states = [item["state"] for item in summary["items"]]
-    assert states == ["FAIL", "FAIL", "FAIL", "skip", "pass"]
+    assert states == ["FAIL", "FAIL", "FAIL", "skip", "pass", "pass"]
     assert len(lines) == len(states)
     for line, item in zip(lines, summary["items"], strict=True):
         assert line.startswith(f"part 9  {item['name']}")
@@ -95,6 +100,14 @@ def test_a_hanging_item_ends_with_its_children_and_keeps_its_figures(
     assert not psutil.pid_exists(int((folder / "child").read_text()))
 
 
+def test_what_ends_after_its_parent_is_collected_while_its_item_runs(
+    run: tuple[list[str], dict[str, Any], Path],
+) -> None:
+    """Else an item that waits for the end of all that it started would wait for a zombie."""
+    _, summary, _ = run
+    assert item_of(summary, "has orphans")["state"] == "pass"
+
+
 def test_a_skip_has_its_reason_and_a_pass_its_figures(run: tuple[list[str], dict[str, Any], Path]) -> None:
     lines, summary, _ = run
     assert item_of(summary, "is skipped")["message"] == "there is no card"
@@ -103,3 +116,18 @@ def test_a_skip_has_its_reason_and_a_pass_its_figures(run: tuple[list[str], dict
     assert passed["not_tried"] == ["a part: a reason"]
     assert "not tried: a part: a reason" in lines[-1]
     assert passed["card_bytes"] is None
+
+
+def test_a_card_that_is_asked_for_and_missing_fails_the_list() -> None:
+    """Its first item fails, so that nobody takes a list of skips for a result of a GPU."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.gpu.checklist.packages", "--device", "cuda"],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("torch sees no CUDA device: NOTHING WAS RUN ON A GPU")
