@@ -21,6 +21,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     load_s: float = 0.0  # reading weights, beside generation
     wake_s: float = 0.0  # taking memory back
     train_token_s: float = 0.0  # forward, backward and optimizer, for each trained token
+    checkpoint_s: float = 0.0  # writing a checkpoint, beside steps
     publish_s: float = 0.0  # bringing weights to where they are written from
 
 

@@ -24,7 +24,7 @@ from tests.fakes.paced_step_engine import PacedStepEngine
 
 class LeadingEngine(PacedStepEngine):
     def __init__(self, spec: JobSpec, pace: Pace, model_path: Path, members: Sequence[Member]) -> None:
-        super().__init__(spec, pace, model_path)
+        super().__init__(spec, pace, model_path, num_machines=1 + len(members))
         self._connections = [member.connection for member in members]
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
@@ -46,7 +46,7 @@ def lead(
     order = Load(
         rank=0,
         local_rank=0,
-        num_ranks=1 + len(members),
+        num_ranks=1 + len(members),  # one on each machine
         store_host=listen_host,
         store_port=0,
         address="",
@@ -63,7 +63,8 @@ def follow(load: Load, connection: socket.socket) -> FollowingEngine:
     model_path = Path(load.model_path)
     pace = pace_read(model_path)
     time.sleep(pace.start_s)
-    return FollowingEngine(JobSpec.model_validate_json(load.spec), pace, model_path)
+    spec = JobSpec.model_validate_json(load.spec)
+    return FollowingEngine(spec, pace, model_path, num_machines=load.num_ranks)
 
 
 def gang_worker(

@@ -15,7 +15,10 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.micro_batches import plan_batch
 from seamlessflow_workers.train.step_engine import DeviceUse
+from seamlessflow_workers.weights.manifest import ShardEntry
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
+from seamlessflow_workers.weights.transports.file.shards import ShardOrder, shards_write
 from tests.fakes.pace import Pace
 
 STEPS = "steps.txt"
@@ -30,11 +33,14 @@ def steps_read(model_path: Path) -> list[tuple[int, int]]:
 class PacedStepEngine:
     adapter_config: bytes | None = None
 
-    def __init__(self, spec: JobSpec, pace: Pace, model_path: Path) -> None:
+    def __init__(self, spec: JobSpec, pace: Pace, model_path: Path, *, num_machines: int = 1) -> None:
+        """A step takes as many times less time as machines train together."""
         self._spec = spec
+        self._num_machines = num_machines
         self._steps = model_path / STEPS
         self._pace = pace
         self.optimizer_step = 0
+        self._saved_at_s = 0.0
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         started_s = time.monotonic()
@@ -47,7 +53,7 @@ class PacedStepEngine:
             is_tree=self._spec.train.tree,
         )
         self.optimizer_step = optimizer_step
-        duration_s = plan.num_trained_tokens * self._pace.train_token_s / self._spec.train.num_machines
+        duration_s = plan.num_trained_tokens * self._pace.train_token_s / self._num_machines
         time.sleep(max(duration_s - (time.monotonic() - started_s), 0.0))
         self.note()
         return {
@@ -66,13 +72,24 @@ class PacedStepEngine:
     def layouts(self) -> Mapping[str, TensorLayout]:
         return {"step": TensorLayout(dtype="F32", shape=(1,), num_bytes=4)}
 
+    def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
+        return shards_write(order, self.layouts(), lambda names, _is_own: self.tensors(names), sealed=sealed)
+
     def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
         time.sleep(self._pace.publish_s)
         data = np.asarray([self.optimizer_step], dtype="<f4").tobytes()
         return {name: RawTensor(dtype="F32", shape=(1,), data=data, num_bytes=len(data)) for name in names}
 
     def state_save(self, folder: Path, tag: str) -> None:
+        """The step is written now; `state_saved` says so only once the time has passed."""
         (folder / tag).write_text(str(self.optimizer_step))
+        self._saved_at_s = time.monotonic() + self._pace.checkpoint_s
+
+    def state_saved(self, *, waits: bool) -> bool:
+        remaining_s = self._saved_at_s - time.monotonic()
+        if waits:
+            time.sleep(max(remaining_s, 0.0))
+        return waits or remaining_s <= 0
 
     def state_load(self, folder: Path, tag: str) -> None:
         self.optimizer_step = int((folder / tag).read_text())

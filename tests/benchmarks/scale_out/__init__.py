@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tests.benchmarks.report import Row
 
-PARTS = ("loading", "sequence", "training")
+PARTS = ("loading", "publication", "sequence", "training")
 
 
 async def measure(parts: Sequence[str] = PARTS) -> list[Row]:

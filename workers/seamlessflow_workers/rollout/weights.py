@@ -1,7 +1,8 @@
 """The weights that replace an engine's own: a whole set, or an adapter over its model folder; all or nothing.
 
 `WeightUpdates` takes a safetensors file, a folder of shards or a folder in peft's format, and returns tensors by name
-that are proven to fit: every tensor of the model is there with its shape, floating and finite, and nothing else is. If
+that are proven to fit: every tensor of the model is there with its shape, floating and finite, and nothing else is.
+That they are finite is not checked again if the manifest beside them says that the trainer did. If
 the embeddings are tied, `lm_head.weight` may be included (senders always include it) and must equal the embedding. Both
 kinds of engine stage their updates here.
 
@@ -26,12 +27,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME, ADAPTER_SHARD_NAME
+from seamlessflow_workers.weights.manifest import (
+    ADAPTER_CONFIG_NAME,
+    ADAPTER_SHARD_NAME,
+    WeightsReadError,
+    manifest_read,
+)
 from seamlessflow_workers.weights.offers import WeightsError
+from seamlessflow_workers.weights.page_cache import pages_load
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 MAX_NAMES_SHOWN = 3
+_PAGE_BYTES = 4096
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 # The options of peft that would give another sum than ours: each must have this value, or be absent.
@@ -144,9 +152,30 @@ class WeightUpdates:
             values = dict(adapted)
             return StagedUpdate(values, frozenset(changes), self._num_bytes(values))
         values = read_tensors(path) if tensors is None else dict(tensors)
-        check_all(values, self._shapes, tied_embedding=self._tied_embedding, parts=self._parts)
+        is_proven = is_proven_finite(path)
+        check_all(
+            values,
+            self._shapes,
+            tied_embedding=self._tied_embedding,
+            parts=self._parts,
+            is_proven_finite=is_proven,
+        )
+        if tensors is None and is_proven:
+            self._bring_into_memory(path, values)
         is_own = path == self._folder
         return StagedUpdate(values, frozenset() if is_own else frozenset(values), self._num_bytes(values))
+
+    def _bring_into_memory(self, path: Path, values: Mapping[str, Tensor]) -> None:
+        """Have the disk read now, and not when values are put in place: what this engine or worker needs."""
+        if self._num_bytes(values) < sum(value.nbytes for value in values.values()):
+            for name, value in values.items():
+                pages_touch(part_of(name, value, self._parts))
+            return
+        for file in safetensors_files(path):
+            try:
+                pages_load(file)
+            except OSError as error:
+                raise WeightsError(f"{file} cannot be read: {error}") from error
 
     def applied(self, update: StagedUpdate) -> None:
         self._differing = update.differing
@@ -170,6 +199,7 @@ def check_all(
     *,
     tied_embedding: str | None,
     parts: Parts,
+    is_proven_finite: bool = False,
 ) -> None:
     """Check that these are exactly the tensors of `shapes`, and remove a tied head. Raises WeightsError.
 
@@ -179,13 +209,30 @@ def check_all(
         _check_tied(values, embedding_name=tied_embedding, parts=parts)
     _check_names(set(shapes), set(values))
     for name, shape in shapes.items():
-        check_tensor(name, wanted=shape, value=values[name], part=parts.get(name))
+        check_tensor(
+            name, wanted=shape, value=values[name], part=parts.get(name), is_proven_finite=is_proven_finite
+        )
 
 
 def part_of(name: str, value: Tensor, parts: Parts) -> Tensor:
     """Return what is needed of a tensor, as a view."""
     part = parts.get(name)
     return value if part is None else part.of(value)
+
+
+def pages_touch(value: Tensor) -> None:
+    """Read an element of each page that a mapped tensor is in, so that no disk is waited for later."""
+    if value.ndim:
+        for elements in (value[..., :: _PAGE_BYTES // value.element_size()], value[..., -1:]):
+            elements.sum()
+
+
+def is_proven_finite(path: Path) -> bool:
+    """Whether the trainer checked the values of this folder before it wrote them."""
+    try:
+        return manifest_read(path).are_finite
+    except WeightsReadError:  # a model folder, or a file
+        return False
 
 
 def safetensors_files(path: Path) -> list[Path]:
@@ -234,13 +281,20 @@ def _check_names(expected: set[str], offered: set[str]) -> None:
             raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
 
 
-def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor, part: Part | None = None) -> None:
+def check_tensor(
+    name: str,
+    *,
+    wanted: tuple[int, ...],
+    value: Tensor,
+    part: Part | None = None,
+    is_proven_finite: bool = False,
+) -> None:
     """Check that `value` has this shape and is floating, and that the part is finite. Raises WeightsError."""
     if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():
         raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")
-    if not torch.isfinite(value if part is None else part.of(value)).all():
+    if not is_proven_finite and not torch.isfinite(value if part is None else part.of(value)).all():
         raise WeightsError(f"{name} holds NaN or infinite values; the old weights stay")
 
 

@@ -1,13 +1,17 @@
-"""Writes and reads DeepSpeed checkpoints with the trainer's progress; each folder is complete or absent.
+"""Writes and reads checkpoints with the trainer's progress; each folder is complete or absent.
 
 `<artifact_root>/<job>/checkpoints/batch-<n>/` holds the engine's state and `progress.json`. It is written as
 `.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. So a folder named `batch-<n>` is always
-complete. The last two are kept.
+complete. The last two are kept. The state is written while the trainer goes on: `checkpoint_begin` returns as soon as
+the state may change, and nothing has the name of a checkpoint before `checkpoint_finish`.
 """
 
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,7 +19,8 @@ import msgspec
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
+_FORMATS_READ = (1, 2)  # 1: files that DeepSpeed wrote
 NUM_KEPT = 2
 _TAG = "state"
 _SAVING_PREFIX = ".saving-"
@@ -48,35 +53,61 @@ class CheckpointReadError(RuntimeError):
     """A checkpoint exists but cannot be loaded."""
 
 
-def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -> Path:
-    """Save and return the folder. Raises CheckpointWriteError."""
-    temporary = checkpoints / f"{_SAVING_PREFIX}{progress.batch_number}"
-    target = checkpoints / f"{_FOLDER_PREFIX}{progress.batch_number}"
-    try:
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A checkpoint that is being written; `target` will be its folder."""
+
+    progress: Progress
+    temporary: Path
+    target: Path
+
+
+def checkpoint_begin(checkpoints: Path, engine: StepEngine, progress: Progress) -> Saving:
+    """Begin to save the state of this moment. Finish the previous one first. Raises CheckpointWriteError."""
+    saving = Saving(
+        progress,
+        temporary=checkpoints / f"{_SAVING_PREFIX}{progress.batch_number}",
+        target=checkpoints / f"{_FOLDER_PREFIX}{progress.batch_number}",
+    )
+    with _explained(saving):
         _clear_leftovers(checkpoints)
-        temporary.mkdir(parents=True)
-        engine.state_save(temporary, _TAG)
-        (temporary / PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
+        saving.temporary.mkdir(parents=True)
+        engine.state_save(saving.temporary, _TAG)
+    return saving
+
+
+def checkpoint_finish(saving: Saving, engine: StepEngine, *, waits: bool = True) -> bool:
+    """Give the checkpoint its name once it is written, and delete older ones; return whether that is done.
+
+    Without `waits` it returns at once. Raises CheckpointWriteError.
+    """
+    checkpoints, temporary, target = saving.target.parent, saving.temporary, saving.target
+    with _explained(saving):
+        if not engine.state_saved(waits=waits):
+            return False
+        (temporary / PROGRESS_NAME).write_bytes(msgspec.json.encode(saving.progress))
         _fsync_tree(temporary)
         if target.exists():
             _discard(target)  # from an earlier attempt at the same batch, never announced
         temporary.rename(target)
-        _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=progress))
+        _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=saving.progress))
         fsync_folder(checkpoints)
         for number in _saved_batches(checkpoints)[:-NUM_KEPT]:
             _discard(checkpoints / f"{_FOLDER_PREFIX}{number}")
+    return True
+
+
+@contextmanager
+def _explained(saving: Saving) -> Iterator[None]:
+    """Turn a failure to write into a CheckpointWriteError, and leave nothing incomplete behind."""
+    checkpoints, number = saving.target.parent, saving.progress.batch_number
+    try:
+        yield
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        subject = f"checkpoint of batch {progress.batch_number}"
-        raise CheckpointWriteError(write_failure(subject, checkpoints, error)) from error
-    except RuntimeError as error:  # torch reports a failed write without an errno
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(saving.temporary, ignore_errors=True)
         raise CheckpointWriteError(
-            f"cannot write checkpoint of batch {progress.batch_number} in {checkpoints} "
-            f"({shutil.disk_usage(checkpoints).free} bytes free): {str(error).splitlines()[0]}; "
-            "free space or change ARTIFACT_ROOT"
+            write_failure(f"checkpoint of batch {number}", checkpoints, error)
         ) from error
-    return target
 
 
 def progress_read(raw: bytes, checkpoint: str) -> Progress:
@@ -85,9 +116,9 @@ def progress_read(raw: bytes, checkpoint: str) -> Progress:
         progress = msgspec.json.decode(raw, type=Progress)
     except msgspec.DecodeError as error:
         raise CheckpointReadError(f"checkpoint {checkpoint} cannot be read: {error}") from error
-    if progress.format_version != _FORMAT_VERSION:
+    if progress.format_version not in _FORMATS_READ:
         raise CheckpointReadError(
-            f"checkpoint {checkpoint} has format_version {progress.format_version}, expected {_FORMAT_VERSION}"
+            f"checkpoint {checkpoint} has format_version {progress.format_version}; accepted: {_FORMATS_READ}"
         )
     return progress
 

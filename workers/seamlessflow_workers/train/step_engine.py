@@ -4,13 +4,16 @@
 module does not import torch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
+from seamlessflow_workers.weights.manifest import ShardEntry
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import TensorLayout
+from seamlessflow_workers.weights.transports.file.shards import ShardOrder
 
 
 class ModelLoadError(RuntimeError):
@@ -51,12 +54,22 @@ class StepEngine(Protocol):
         """
         ...
 
-    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        """Return some of them with their values, gathered from all ranks that hold parts."""
+    def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
+        """Write all shards of a version, each rank its part; `sealed` keeps those of this process.
+
+        Raises OSError, or WeightsNotFinite instead of writing values that no engine would take.
+        """
         ...
 
     def state_save(self, folder: Path, tag: str) -> None:
-        """Write parameters, optimizer and random state to `folder/tag`."""
+        """Begin to write parameters, optimizer and random state, as they are now, to `folder/tag`.
+
+        Call `state_saved` until it is true before the next one.
+        """
+        ...
+
+    def state_saved(self, *, waits: bool) -> bool:
+        """Return whether what was begun is durable; with `waits` only once it is. Raises OSError if it failed."""
         ...
 
     def state_load(self, folder: Path, tag: str) -> None: ...

@@ -1,7 +1,8 @@
 """The warm trainer: it holds a policy in memory between phases and works through batches under an order.
 
 Batch n makes version (n + offset), where the offset changes only if a job was forked. For each batch: lease it, step
-(while the next batch is leased), write a checkpoint if due, publish. After a resume the batches up to the latest
+(while the next batch is leased and a checkpoint is written), begin a checkpoint if due, publish. The feed hears of a
+checkpoint once it is durable. After a resume the batches up to the latest
 published version are applied again without publishing; a version that was made and saved in a checkpoint, but not
 announced before a crash, is announced first. So each batch is in the published weights exactly once, whatever crashed.
 """
@@ -27,8 +28,10 @@ from seamlessflow_workers.train.checkpoint import (
     NUM_KEPT,
     PROGRESS_NAME,
     Progress,
+    Saving,
+    checkpoint_begin,
+    checkpoint_finish,
     checkpoint_load,
-    checkpoint_save,
     progress_read,
 )
 from seamlessflow_workers.train.step_engine import DeviceUse, StepEngine
@@ -84,7 +87,10 @@ class Trainer:
         self._progress = Progress()
         self._published_version = warm_process.weights.version
         self._durable_batch = 0
-        self._checkpoint_uri: str | None = None  # of the checkpoint at `_progress`, if there is one
+        self._checkpoint_uri: str | None = (
+            None  # of the checkpoint at `_progress`, if there is one or will be
+        )
+        self._saving: Saving | None = None  # a checkpoint that is being written
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch after the present one
         self._arrivals = BatchArrivalEstimator()
         self._steps = StepWatch()
@@ -133,7 +139,8 @@ class Trainer:
                 await self._ahead_forget()
 
     async def device_leave(self) -> DeviceUse:
-        """Leave the accelerator to others until the next phase."""
+        """Complete what is being written, and leave the accelerator to others until the next phase."""
+        await self._checkpoint_finish()
         use = await self._off_loop(self._engine.offload)
         if use.freed_bytes:
             logger.info(
@@ -221,6 +228,7 @@ class Trainer:
     async def _apply(self, client: TrainerClient, batch: Batch, lease_wait_s: float) -> None:
         """Make one step, and write a checkpoint if it is due."""
         self._report(Doing(state=LedgerState.TRAINING))
+        await self._checkpoint_finish(waits=False)
         self._ahead_lease(client)
         before = self._progress
         first_step = before.optimizer_step + 1
@@ -242,6 +250,8 @@ class Trainer:
         logger.info("batch %d: %s", batch.header.number, _shown(metrics))
         if self._is_checkpoint_due():
             await self._checkpoint()
+        if batch.header.number == self._spec.train.num_updates:
+            await self._checkpoint_finish()  # with the last publication the job is over
 
     def _is_checkpoint_due(self) -> bool:
         number = self._progress.batch_number
@@ -252,20 +262,34 @@ class Trainer:
 
     async def _save_before_leaving(self) -> None:
         """Save the progress, because this trainer may not come back and another one continues from here."""
+        await self._checkpoint_finish()
         if self._progress.batch_number > self._durable_batch and not self.is_discarded:
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
+        """Begin a checkpoint, once the one before is written."""
         self._report(Doing(state=LedgerState.SYNCING))
         started_s = time.monotonic()
+        await self._checkpoint_finish()
         progress = self._progress
-        self._checkpoint_uri = await self._off_loop(lambda: self._save(progress))
-        self._durable_batch = progress.batch_number
+        number = progress.batch_number
+        saving = await self._off_loop(
+            lambda: checkpoint_begin(self._artifacts.checkpoints, self._engine, progress)
+        )
+        self._saving, self._checkpoint_uri = saving, self._artifacts.checkpoint_url(number)
         self._add_metric("train/checkpoint_s", time.monotonic() - started_s)
 
-    def _save(self, progress: Progress) -> str:
-        checkpoint_save(self._artifacts.checkpoints, self._engine, progress)
-        return self._artifacts.checkpoint_keep(progress.batch_number, num_kept=NUM_KEPT)
+    async def _checkpoint_finish(self, *, waits: bool = True) -> None:
+        """Complete the checkpoint that is being written; without `waits` only if it is written."""
+        saving = self._saving
+        if saving is not None and await self._off_loop(lambda: self._keep(saving, waits=waits)):
+            self._saving, self._durable_batch = None, saving.progress.batch_number
+
+    def _keep(self, saving: Saving, *, waits: bool) -> bool:
+        if not checkpoint_finish(saving, self._engine, waits=waits):
+            return False
+        self._artifacts.checkpoint_keep(saving.progress.batch_number, num_kept=NUM_KEPT)
+        return True
 
     async def _publish(self, client: TrainerClient, drained: asyncio.Event) -> bool:
         """Write the weights and announce them; return whether the job is complete."""

@@ -1,7 +1,8 @@
 """A job's versions and checkpoints in the artifact store, as its trainer writes and finds them.
 
 Both are written as local folders (`versions/<n>`, `checkpoints/batch-<n>`) and then kept: in a shared folder they are
-there already, in an object store they are sent. Invariant: a URL that is announced names something whole.
+there already, in an object store they are sent. Invariants: a version that is announced is whole; so is whatever has
+the name of a checkpoint, which may be announced while it is written.
 """
 
 from pathlib import Path

@@ -7,7 +7,7 @@ sentence for people.
 import errno
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seamlessflow_workers.weights.manifest import ShardEntry
@@ -17,15 +17,28 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntry:
     """Write a new file and fsync it; return its digest and size."""
-    digest, num_bytes = hashlib.sha256(), 0
-    with path.open("xb") as file:
+    digest = hashlib.sha256()
+
+    def digested() -> Iterator[bytes | memoryview]:
         for chunk in chunks:
             digest.update(chunk)
-            num_bytes += file.write(chunk)
+            yield chunk
             del chunk  # frees its memory before the next one is made
+
+    num_bytes = file_write(path, digested())
+    return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)
+
+
+def file_write(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
+    """Write a new file and fsync it; return its size."""
+    num_bytes = 0
+    with path.open("xb") as file:
+        for chunk in chunks:
+            num_bytes += file.write(chunk)
+            del chunk
         file.flush()
         os.fsync(file.fileno())
-    return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)
+    return num_bytes
 
 
 def fsync_folder(folder: Path) -> None:

@@ -39,6 +39,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     shards: dict[str, ShardEntry]
     tensors: dict[str, TensorEntry]
+    are_finite: bool = False  # whether the writer has checked that no value is NaN or infinite
     companions: dict[str, ShardEntry] = {}  # files beside the shards: the configuration of an adapter
 
     @property

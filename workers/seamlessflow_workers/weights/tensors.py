@@ -24,6 +24,10 @@ class RawTensor:
     num_bytes: int
 
 
+class WeightsNotFinite(ValueError):
+    """A tensor holds NaN or infinite values."""
+
+
 class WeightsSource(Protocol):
     """The source of the weights to publish; they do not change meanwhile."""
 

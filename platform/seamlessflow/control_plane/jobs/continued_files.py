@@ -8,6 +8,7 @@ complete and durable, or OSError is raised.
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +22,19 @@ from seamlessflow.runtime.artifacts.store import ArtifactMissing, ArtifactStore
 
 CHECKPOINT_BATCH = 0  # of the new job: no batch of its own is in it
 VERSION = 1  # of the new job: the weights with which it begins
+_FIXED_RANKS_FORMAT = 1  # of checkpoints that only as many ranks as wrote them can read
 _MANIFEST, _PROGRESS = "manifest.json", "progress.json"
 
 
-def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[tuple[str, int]]:
-    """Yield the checkpoints of a job, the newest first, each with the version that it holds."""
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    place: str  # in the artifact store
+    version: int  # of the weights in it
+    has_fixed_ranks: bool  # whether only as many ranks as wrote it can read it, in the same ZeRO stage
+
+
+def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[Checkpoint]:
+    """Yield the checkpoints of a job, the newest first."""
     numbers = map(checkpoint_number, store.names(checkpoints_place(job_id)))
     for number in sorted((number for number in numbers if number is not None), reverse=True):
         place = checkpoint_place(job_id, number)
@@ -33,7 +42,8 @@ def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[tuple[str, 
             progress = _read(store, place, _PROGRESS)
         except ArtifactMissing:  # it is being deleted
             continue
-        yield place, int(progress["version"])
+        has_fixed_ranks = int(progress["format_version"]) <= _FIXED_RANKS_FORMAT
+        yield Checkpoint(place, int(progress["version"]), has_fixed_ranks)
 
 
 def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:

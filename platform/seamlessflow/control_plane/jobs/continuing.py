@@ -7,13 +7,13 @@ before its first batch, whose files are its own; so engines serve what was learn
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
 from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.continued_files import (
     VERSION,
+    Checkpoint,
     checkpoint_take,
     checkpoints_find,
     version_take,
@@ -26,8 +26,9 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 FIELD = "train.continue_from"
-# A checkpoint holds what these say: a trainer with other values could not read it, or would read it as another model.
-_SAME = ("model.dtype", "train.lora", "train.zero_stage", "train.num_ranks", "train.num_machines")
+# A checkpoint holds what these say: a trainer with other values would read it as another model.
+_SAME = ("model.dtype", "train.lora", "train.freeze_router")
+_SAME_FOR_FIXED_RANKS = ("train.zero_stage", "train.num_ranks", "train.num_machines", "train.parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Origin:
 
     version: PolicyVersion
     weights: str  # its place in the artifact store
-    checkpoint: str
+    checkpoint: Checkpoint
 
 
 def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origin | None:
@@ -56,31 +57,46 @@ def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origi
         raise field_error(
             "model.source", "is another model than that of the job to continue; name the same one"
         )
-    for field in _SAME:
-        old, new = _value(job.resolved_spec, field), _value(spec, field)
-        if old != new:
-            raise field_error(
-                field, f"{new!r} differs from {old!r} of the job to continue; accepted: the same"
-            )
+    _same_check(job.resolved_spec, spec, _SAME)
+    _experts_check(job.resolved_spec, spec)
     if spec.algorithm.needs_critic and not job.resolved_spec.algorithm.needs_critic:
         raise field_error(
             "algorithm.advantage",
             "'gae' needs the critic of the job to continue, but that job had none; accepted: another advantage, or a "
             "job with 'gae' to continue",
         )
-    return _newest(job)
+    origin = _newest(job)
+    if origin.checkpoint.has_fixed_ranks:
+        _same_check(job.resolved_spec, spec, _SAME_FOR_FIXED_RANKS)
+    return origin
 
 
-def _value(spec: JobSpec, field: str) -> Any:
-    section, name = field.split(".")
-    return getattr(getattr(spec, section), name)
+def _same_check(old: JobSpec, new: JobSpec, fields: tuple[str, ...]) -> None:
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    for field in fields:
+        section, name = field.split(".")
+        if (given := after[section][name]) != (kept := before[section][name]):
+            raise field_error(
+                field, f"{given!r} differs from {kept!r} of the job to continue; accepted: the same"
+            )
+
+
+def _experts_check(old: JobSpec, new: JobSpec) -> None:
+    """Refuse to spread experts that the checkpoint holds whole, or the reverse: their weights have other names then."""
+    before, after = old.train.parallel.expert, new.train.parallel.expert
+    if (before == 1) != (after == 1):
+        raise field_error(
+            "train.parallel.expert",
+            f"{after} differs from {before} of the job to continue, which has experts "
+            f"{'whole' if before == 1 else 'spread'}; accepted: {'1' if before == 1 else '2 or more'}",
+        )
 
 
 def _newest(job: Job) -> Origin:
     kept = {row.version: row for row in PolicyVersion.objects.filter(job=job, deleted_at=None, version__gt=0)}
     store = artifact_store()
-    for checkpoint, number in checkpoints_find(store, job.id):
-        version = kept.get(number)
+    for checkpoint in checkpoints_find(store, job.id):
+        version = kept.get(checkpoint.version)
         weights = store.place_of(version.uri) if version is not None else None
         if version is not None and weights is not None and store.exists(weights):
             return Origin(version, weights, checkpoint)
@@ -105,7 +121,7 @@ def origin_take(job: Job, origin: Origin) -> None:
     """Make the origin the first version of the new job. Raises ApplicationError (409) if it is deleted meanwhile."""
     store, old = artifact_store(), origin.version
     try:
-        checkpoint = checkpoint_take(store, origin.checkpoint, job.id)
+        checkpoint = checkpoint_take(store, origin.checkpoint.place, job.id)
         weights, digest = version_take(store, origin.weights, job.id)
     except FileNotFoundError as error:
         raise conflict(f"{FIELD}: the checkpoint was deleted in the meantime") from error

@@ -33,6 +33,7 @@ from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 from seamlessflow.core.types.tags import Role
 
 MAX_COUNT = 2**62
+NUM_KEPT_CHECKPOINTS = 2  # by the trainer
 LEFTOVERS_SEARCHED = timedelta(days=1)
 LEFTOVERS_REST = timedelta(seconds=30)  # a trainer killed with its job may still be exiting
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -180,7 +181,8 @@ def leftovers_clear(*, now: datetime) -> int:
 
 
 def _versions_in_use(job_id: UUID) -> set[int]:
-    """Return versions that engines serve, should serve or may be loading, and the one under the newest checkpoint.
+    """Return versions that engines serve, should serve or may be loading, and those under the checkpoints that are
+    kept, of which the newest may still be being written.
 
     An engine may load a version other than the newest, but none older than the one it serves or the one that was the
     newest when its phase began.
@@ -191,7 +193,7 @@ def _versions_in_use(job_id: UUID) -> set[int]:
         oldest = _newest_at(job_id, leased_at) if served is None else served
         in_use.update(range(min(oldest, desired), desired + 1))
     checkpoints = PolicyVersion.objects.filter(job_id=job_id).exclude(checkpoint_uri="").order_by("-version")
-    in_use.update(checkpoints.values_list("version", flat=True)[:1])
+    in_use.update(checkpoints.values_list("version", flat=True)[:NUM_KEPT_CHECKPOINTS])
     return in_use
 
 

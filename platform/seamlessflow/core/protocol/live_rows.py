@@ -52,9 +52,7 @@ class EngineRow(TypedDict):
 
     replica: int
     served_version: int | None
-    problem: Annotated[
-        str, msgspec.Meta(description="Why it was lost; empty while it serves.")
-    ]
+    problem: Annotated[str, msgspec.Meta(description="Why it was lost; empty while it serves.")]
 
 
 class PhaseRow(TypedDict):

@@ -223,7 +223,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     uri: str
     manifest_sha256: str
     num_bytes: int
-    checkpoint_uri: str | None = None  # set if this update wrote a durable checkpoint
+    checkpoint_uri: str | None = None  # set if a checkpoint of this update is written or being written
     metrics: dict[str, float] = {}
 
 

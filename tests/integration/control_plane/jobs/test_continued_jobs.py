@@ -14,8 +14,10 @@ from django.conf import settings
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.jobs.continuing import origin_resolve
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.job_spec import job_spec_parse
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
 
@@ -26,7 +28,7 @@ def folder_of(job: Job) -> Path:
     return Path(settings.ARTIFACT_ROOT).resolve() / str(job.id)
 
 
-def trained(cast: Cast, *, state: str = "failed", **changes: Any) -> Job:
+def trained(cast: Cast, *, state: str = "failed", checkpoint_format: int = 2, **changes: Any) -> Job:
     """Return a job that published versions 1 to 5; its checkpoints hold versions 3 and 5."""
     job = cast.job(**changes)
     Job.objects.filter(id=job.id).update(state=state, latest_version=5, published_batch=5)
@@ -44,7 +46,8 @@ def trained(cast: Cast, *, state: str = "failed", **changes: Any) -> Job:
         checkpoint = folder_of(job) / "checkpoints" / f"batch-{batch}"
         (checkpoint / "state").mkdir(parents=True)
         (checkpoint / "state" / "optimizer.pt").write_text(f"optimizer {batch}")
-        progress = {"format_version": 1, "batch_number": batch, "version": batch, "optimizer_step": batch}
+        progress = {"batch_number": batch, "version": batch, "optimizer_step": batch}
+        progress["format_version"] = checkpoint_format
         (checkpoint / "progress.json").write_text(json.dumps(progress | {"metrics": {"train/loss": 1.0}}))
     return Job.objects.get(id=job.id)
 
@@ -77,7 +80,7 @@ def test_a_new_job_begins_where_the_older_one_stopped(cast: Cast) -> None:
         "job_id": str(job.id), "version": 1, "parent_version": 0, "shards": {},
     }  # fmt: skip
     assert json.loads((checkpoint / "progress.json").read_text()) == {
-        "format_version": 1, "batch_number": 0, "version": 1, "optimizer_step": 5, "metrics": {},
+        "format_version": 2, "batch_number": 0, "version": 1, "optimizer_step": 5, "metrics": {},
     }  # fmt: skip
 
 
@@ -130,18 +133,42 @@ def test_what_cannot_be_continued_is_refused_by_its_field(
 
 def test_a_job_of_another_shape_is_refused_by_the_field_that_differs(cast: Cast) -> None:
     older = trained(cast)
-    for field, train in (
-        ("train.lora", {"lora": {"rank": 4}}),
-        ("train.num_ranks", {"num_ranks": 2}),
-        ("train.zero_stage", {"zero_stage": 2}),
-    ):
-        assert refusal(cast, **continuing(cast, older, **train))[0] == field
+    assert refusal(cast, **continuing(cast, older, lora={"rank": 4}))[0] == "train.lora"
     model = {"source": str(cast.model), "dtype": "bfloat16"}
     assert refusal(cast, **continuing(cast, older), model=model)[0] == "model.dtype"
     other = cast.model.with_name("other")
     shutil.copytree(cast.model, other)
     assert refusal(cast, **continuing(cast, older), model={"source": str(other)})[0] == "model.source"
     assert refusal(cast, train={"continue_from": "job_nonsense"})[0] == "train.continue_from"
+
+
+def test_experts_that_the_checkpoint_has_whole_are_not_spread(cast: Cast) -> None:
+    older = trained(cast)
+    train = {
+        **older.spec["train"],
+        **continuing(cast, older)["train"],
+        "num_ranks": 2,
+        "parallel": {"expert": 2},
+    }
+    spread = job_spec_parse({**older.spec, "train": train})
+    with pytest.raises(ApplicationError) as refused:
+        origin_resolve(spec=spread, project_id=older.project_id, model_path=older.model_path)
+    (fault,) = refused.value.faults
+    assert fault.field == "train.parallel.expert"
+    assert fault.detail.endswith("which has experts whole; accepted: 1")
+
+
+RANKS = [("train.num_ranks", {"num_ranks": 2}), ("train.zero_stage", {"zero_stage": 2})]
+
+
+@pytest.mark.parametrize("field, train", RANKS)
+def test_other_ranks_may_continue_unless_an_earlier_release_wrote_the_checkpoint(
+    cast: Cast, field: str, train: dict[str, int]
+) -> None:
+    assert cast.job(**continuing(cast, trained(cast), **train)).latest_version == 1
+    old = trained(cast, checkpoint_format=1)
+    assert refusal(cast, **continuing(cast, old, **train))[0] == field
+    assert cast.job(**continuing(cast, old)).latest_version == 1
 
 
 def test_a_refused_submission_leaves_no_files(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:

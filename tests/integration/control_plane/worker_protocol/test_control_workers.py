@@ -556,16 +556,16 @@ def test_retention_keeps_the_newest_the_pinned_and_those_in_use(cast: Cast) -> N
     assert cast.model.is_dir()
 
 
-def test_pruning_keeps_what_is_served_and_what_a_checkpoint_continues_from(cast: Cast) -> None:
+def test_pruning_keeps_what_is_served_and_what_the_last_two_checkpoints_continue_from(cast: Cast) -> None:
     job, beta, gamma = (
         cast.job(is_running=True),
         worker_make("beta", "train"),
         worker_make("gamma", "rollout"),
     )
     credential = order_of(phase_make(job, beta.machine, Role.TRAIN)).credential
-    checkpoint = f"{settings.ARTIFACT_ROOT_URL}/{job.id}/checkpoints/batch-2"
-    for number in range(1, 7):
-        changes = {"checkpoint_uri": checkpoint} if number == 2 else {}
+    checkpoints = f"{settings.ARTIFACT_ROOT_URL}/{job.id}/checkpoints"
+    for number in range(1, 8):
+        changes = {"checkpoint_uri": f"{checkpoints}/batch-{number}"} if number <= 3 else {}
         publication = publication_of(job, number, **changes)
         path = artifact_path(publication.uri)
         assert path is not None
@@ -575,11 +575,11 @@ def test_pruning_keeps_what_is_served_and_what_a_checkpoint_continues_from(cast:
     leftover = versions / ".deleting-1"
     (leftover / "half").mkdir(parents=True)
     phase = phase_make(Job.objects.get(id=job.id), gamma.machine, Role.ROLLOUT)
-    Phase.objects.filter(id=phase.id).update(desired_version=4, served_version=3)
+    Phase.objects.filter(id=phase.id).update(desired_version=5, served_version=4)
 
     assert versions_prune() == 1
 
-    assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6"]
+    assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6", "7"]
 
 
 def test_pruning_keeps_what_an_engine_may_be_loading(cast: Cast) -> None:

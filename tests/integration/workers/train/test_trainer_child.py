@@ -99,8 +99,9 @@ def test_each_batch_makes_one_version_until_the_job_is_complete(finished: Finish
         assert publication.batch_number == publication.optimizer_step == version
         is_checkpointed = version in (CHECKPOINT_EVERY, NUM_UPDATES)
         assert (publication.checkpoint_uri is not None) == is_checkpointed
-    # Each but the first was asked for during the step before.
-    assert [lease.durable_batch for lease in finished.planes.leases] == [0, 0, 0, 0, 0, 4]
+    # Each but the first was asked for during the step before; the checkpoint of batch 4 may be unfinished then.
+    assert [lease.durable_batch for lease in finished.planes.leases][:-1] == [0, 0, 0, 0, 0]
+    assert finished.planes.leases[-1].durable_batch in (0, 4)
 
 
 def test_ledger_states_follow_the_work(finished: FinishedRun) -> None:
@@ -366,16 +367,17 @@ SMALL_DISK = 'mount -t tmpfs -o size=48k none "$0" && exec "$@"'
 
 
 @pytest.mark.parametrize(
-    "checkpoint_every,subject", [(1, "checkpoint of batch 1"), (4, "weights of version 1")]
+    "num_updates,subject", [(1, "checkpoint of batch 1"), (NUM_UPDATES, "weights of version 1")]
 )
 def test_full_disk_fails_the_phase_with_one_clear_sentence(
-    folder: Path, planes: Planes, checkpoint_every: int, subject: str
+    folder: Path, planes: Planes, num_updates: int, subject: str
 ) -> None:
+    """The checkpoint of the last update is complete before its weights are written."""
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
         pytest.skip("mount namespaces are not allowed here")
     (folder / "artifacts").mkdir()
-    spec = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=checkpoint_every)
+    spec = make_spec(num_updates=num_updates, checkpoint_every_updates=CHECKPOINT_EVERY)
     prefix = [*unshare, "sh", "-c", SMALL_DISK, str(folder / "artifacts")]
     trainer = TrainerProcess(folder, planes, spec, prefix=prefix)
     trainer.receive_until(Ready)

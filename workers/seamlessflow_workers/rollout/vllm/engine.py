@@ -235,27 +235,28 @@ class VllmEngine(ServedEngine):
         await self._llm.resume_generation()
 
     async def _stage(self, path: Path) -> None:
-        answers = await self._llm.collective_rpc("stage_weight_files", args=(str(path),))
-        if refusal := next((problem for problem, _ in answers if problem), ""):
-            raise WeightsError(refusal)
-        self.staged_bytes = [num_bytes for _, num_bytes in answers]
+        await self._stage_in_workers(path, is_on_card=False)
 
     async def _stage_from_card(self, path: Path) -> Arrival:
-        """Receive in every worker, while it goes on computing; if one has to read the files, all of them do."""
-        await self._llm.collective_rpc("receive_weights_begin", args=(str(path),))
+        """Receive in every worker; if one has to read the files, all of them do."""
+        arrivals = await self._stage_in_workers(path, is_on_card=True)
+        # The slowest, or one that has to read the files: then all of them do.
+        return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))
+
+    async def _stage_in_workers(self, path: Path, *, is_on_card: bool) -> list[Arrival]:
+        """Return how the version came to each worker, which goes on computing meanwhile. Raises WeightsError."""
+        await self._llm.collective_rpc("stage_weights_begin", args=(str(path), is_on_card))
         came: list[Received] = []
         while not came or None in came:
             if came:
                 await asyncio.sleep(RECEIVE_POLL_S)
-            answers = await self._llm.collective_rpc("receive_weights_end")
+            answers = await self._llm.collective_rpc("stage_weights_end")
             came = [answer or former for answer, former in zip(answers, came or answers, strict=True)]
-        arrivals = [Arrival(path, WeightTransport(way), *rest[:3]) for way, *rest in filter(None, came)]
         problems = [problem for *_, problem, _ in filter(None, came)]
         self.staged_bytes = [num_bytes for *_, num_bytes in filter(None, came)]
         if refusal := next(filter(None, problems), ""):
             raise WeightsError(refusal)
-        # The slowest, or one that has to read the files: then all of them do.
-        return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))
+        return [Arrival(path, WeightTransport(way), *rest[:3]) for way, *rest in filter(None, came)]
 
     # Failures.
 

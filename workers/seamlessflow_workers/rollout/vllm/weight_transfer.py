@@ -91,21 +91,16 @@ class WeightFiles:
         allocations = CuMemAllocator.get_instance().pointer_to_data.values()
         return bytes_kept(allocations, reserved_bytes=torch.cuda.memory_reserved())
 
-    def stage_weight_files(self, path: str) -> list[Any]:
-        """Return [what does not fit, bytes read]."""
-        weights = self.weight_transfer_engine.weights
-        return [weights.stage(Path(path)), weights.num_bytes]
+    def stage_weights_begin(self, path: str, is_on_card: bool) -> None:
+        self.weight_transfer_engine.weights.stage_begin(Path(path), is_on_card=is_on_card)
 
-    def receive_weights_begin(self, path: str) -> None:
-        self.weight_transfer_engine.weights.receive_begin(Path(path))
-
-    def receive_weights_end(self) -> list[Any] | None:
+    def stage_weights_end(self) -> list[Any] | None:
         """Return [transport, bytes, seconds, why it fell back, what does not fit, bytes read]; None while they come."""
         weights = self.weight_transfer_engine.weights
-        received = weights.receive_end()
-        if received is None:
+        staged = weights.stage_end()
+        if staged is None:
             return None
-        arrival, problem = received
+        arrival, problem = staged
         return [
             str(arrival.transport),
             arrival.num_bytes,

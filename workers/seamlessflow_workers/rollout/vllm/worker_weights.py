@@ -1,10 +1,10 @@
 """What one vLLM worker loads next: takes safetensors files or a trainer's GPU memory and returns tensors by name.
 
 Of most tensors, one worker of several needs only a part, and reads only that (`worker_parts`). There are two steps, so
-that a flaw is found before anything changes: staging reads and checks, and `staged` returns the result for vLLM's own
-reload (`weight_transfer`). A tied model's head is always included with the embedding, because vLLM keeps a packed copy
-of it on CPUs. Of an adapter only the changed modules are included, but all weights of those: vLLM fuses queries, keys
-and values.
+that a flaw is found before anything changes: staging reads and checks, in a thread of its own while the worker
+computes, and `staged` returns the result for vLLM's own reload (`weight_transfer`). A tied model's head is always
+included with the embedding, because vLLM keeps a packed copy of it on CPUs. Of an adapter only the changed modules are
+included, but all weights of those: vLLM fuses queries, keys and values.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +37,8 @@ class WorkerWeights:
         self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
         self._updates: WeightUpdates | None = None
         self._staged: StagedUpdate | None = None
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights-receiver")
-        self._path: Path | None = None
-        self._coming: Future[tuple[Arrival, dict[str, Tensor]]] | None = None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
+        self._coming: Future[tuple[Arrival, str]] | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -55,18 +54,26 @@ class WorkerWeights:
             return str(error)
         return ""
 
-    def receive_begin(self, path: Path) -> None:
-        """Start to receive this version from the trainer's GPU memory, while the worker goes on computing."""
-        self._path, self._coming = path, self._threads.submit(_receive, path, self._device)
+    def stage_begin(self, path: Path, *, is_on_card: bool) -> None:
+        """Start to stage a version while the worker goes on computing: from its files, or from the trainer's GPU."""
+        self._coming = self._threads.submit(
+            self._come_from_card if is_on_card else self._come_from_files, path
+        )
 
-    def receive_end(self) -> tuple[Arrival, str] | None:
-        """Return the arrival and the answer of `stage`, once; None while the weights are coming, and afterwards."""
-        if self._path is None or self._coming is None or not self._coming.done():
+    def stage_end(self) -> tuple[Arrival, str] | None:
+        """Return how the version came and the answer of `stage`, once; None before, and afterwards."""
+        if self._coming is None or not self._coming.done():
             return None
-        path, coming = self._path, self._coming
-        self._path = self._coming = None
+        coming, self._coming = self._coming, None
+        return coming.result()
+
+    def _come_from_files(self, path: Path) -> tuple[Arrival, str]:
+        return Arrival(path, WeightTransport.FILE), self.stage(path)
+
+    def _come_from_card(self, path: Path) -> tuple[Arrival, str]:
         try:
-            arrival, tensors = coming.result()
+            arrival, shards = buckets_receive(path, memory_of(self._device))
+            tensors = shards_tensors(shards)
         except WeightsError as error:
             return Arrival(path, WeightTransport.CUDA_IPC), str(error)
         return arrival, "" if arrival.fallback else self.stage(path, tensors)
@@ -106,8 +113,3 @@ class WorkerWeights:
                 parts=self._parts_of(shapes),
             )
         return self._updates
-
-
-def _receive(path: Path, device: torch.device) -> tuple[Arrival, dict[str, Tensor]]:
-    arrival, shards = buckets_receive(path, memory_of(device))
-    return arrival, shards_tensors(shards)

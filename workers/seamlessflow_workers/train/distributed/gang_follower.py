@@ -21,9 +21,9 @@ from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_handshake import NotAdmitted, leader_join
 from seamlessflow_workers.train.distributed.rank_commands import (
     Command,
-    Gather,
     Here,
     Load,
+    Publish,
     Refused,
     Release,
     Restore,
@@ -153,7 +153,7 @@ class GangFollower:
             raise RankGone(f"it ordered {type(command).__name__} before anything was loaded")
         if isinstance(command, Step):
             self._say_soon(Doing(state=LedgerState.TRAINING))
-        elif isinstance(command, Gather | Save | Restore):
+        elif isinstance(command, Publish | Save | Restore):
             self._say_soon(Doing(state=LedgerState.SYNCING))
         try:
             self._use = carry_out(command, self._engine) or self._use

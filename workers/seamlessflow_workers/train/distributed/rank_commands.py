@@ -16,6 +16,7 @@ import msgspec
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.step_engine import DeviceUse, RankGone, StepEngine
+from seamlessflow_workers.weights.transports.file.shards import ShardOrder
 
 _LENGTH = struct.Struct(">Q")
 MAX_REPORT_BYTES = 1 << 16
@@ -47,15 +48,19 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     optimizer_step: int
 
 
-class Gather(msgspec.Struct, frozen=True, tag="gather"):
-    """Help rank 0 to gather one bucket of weights that are partitioned over the ranks."""
+class Publish(msgspec.Struct, frozen=True, tag="publish"):
+    """Write a share of a version's shards."""
 
-    names: list[str]
+    order: ShardOrder
 
 
 class Save(msgspec.Struct, frozen=True, tag="save"):
     folder: str
     tag: str
+
+
+class Saved(msgspec.Struct, frozen=True, tag="saved"):
+    waits: bool
 
 
 class Restore(msgspec.Struct, frozen=True, tag="restore"):
@@ -97,7 +102,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
 
 
-Command = Load | Step | Gather | Save | Restore | Offload | Reload | Told | Release
+Command = Load | Step | Publish | Save | Saved | Restore | Offload | Reload | Told | Release
 Report = Here | Refused
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
@@ -108,10 +113,12 @@ def carry_out(command: Command, engine: StepEngine) -> DeviceUse | None:
     match command:
         case Step(batch=batch, step_version=version, optimizer_step=number):
             engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
-        case Gather(names=names):
-            engine.tensors(names)
+        case Publish(order=order):
+            engine.shards_write(order)
         case Save(folder=folder, tag=tag):
             engine.state_save(Path(folder), tag)
+        case Saved(waits=waits):
+            engine.state_saved(waits=waits)
         case Restore(folder=folder, tag=tag):
             engine.state_load(Path(folder), tag)
         case Offload():

@@ -33,12 +33,13 @@ from seamlessflow_workers.train.control import end_process
 from seamlessflow_workers.train.distributed.gang_members import Member
 from seamlessflow_workers.train.distributed.rank_commands import (
     Command,
-    Gather,
     Load,
     Offload,
+    Publish,
     Reload,
     Restore,
     Save,
+    Saved,
     Step,
     command_send,
 )
@@ -46,7 +47,10 @@ from seamlessflow_workers.train.distributed.seats import device_failure, rank_co
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group_start
 from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
-from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
+from seamlessflow_workers.weights.manifest import ShardEntry
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import TensorLayout
+from seamlessflow_workers.weights.transports.file.shards import ShardOrder
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +61,6 @@ _DYING_S = 1.0
 _LOOPBACK = "127.0.0.1"
 _UNSPECIFIED = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
 _JOIN_LIMIT = timedelta(minutes=30)  # other machines may read their models from slower disks
-_ZERO_STAGE_OF_SPREAD_WEIGHTS = 3
 _PROOF_PREFIX = ".gang-"
 
 
@@ -192,9 +195,6 @@ class RankGroup:
     def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
         """Return once all ranks have loaded. Raises ModelLoadError, or RankGone if another machine failed."""
         spec = JobSpec.model_validate_json(load.spec)
-        self._is_spread = (
-            spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS or spec.train.parallel.expert > 1
-        )
         self._members = tuple(members)
         num_local = spec.train.known_num_ranks
         seats = _seats(num_local)
@@ -218,15 +218,17 @@ class RankGroup:
     def layouts(self) -> Mapping[str, TensorLayout]:
         return self._own.layouts()
 
-    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        if not self._is_spread:
-            return self._own.tensors(names)
-        with self._together(Gather(names=list(names))):
-            return self._own.tensors(names)
+    def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
+        with self._together(Publish(order=order)):
+            return self._own.shards_write(order, sealed)
 
     def state_save(self, folder: Path, tag: str) -> None:
         with self._together(Save(folder=str(folder), tag=tag)):
             self._own.state_save(folder, tag)
+
+    def state_saved(self, *, waits: bool) -> bool:
+        with self._together(Saved(waits=waits)):
+            return self._own.state_saved(waits=waits)
 
     def state_load(self, folder: Path, tag: str) -> None:
         with self._together(Restore(folder=str(folder), tag=tag)):

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from seamlessflow.core.algorithms.advantage import Floats
 from seamlessflow.core.algorithms.gae import explained_variance
 from seamlessflow.core.job_spec import Dtype, JobSpec
-from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.state.background import StateWriter
+from seamlessflow_workers.train.state.saving import state_read, state_write, state_written
+from seamlessflow_workers.train.step.expert_ranks import expert_parts
 from seamlessflow_workers.train.step.metrics import Stopwatch
 from seamlessflow_workers.train.step.micro_batches import MicroBatch
 from seamlessflow_workers.train.step.offload import StatesMover
@@ -75,7 +77,8 @@ class Critic:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=config
         )
-        self._engine.checkpoint_engine = SafeCheckpointFiles()
+        self._parts = expert_parts(self._engine.module)
+        self._writer = StateWriter(num_sharing=spec.on_devices(1).train.known_num_ranks)
         self._mover = StatesMover(self._engine, None, device)
         self._is_plain = spec.train.zero_stage == 0 and spec.model.dtype is Dtype.FLOAT32
         self.begin(np.zeros(0), np.zeros(0))
@@ -128,17 +131,15 @@ class Critic:
         }
 
     def state_save(self, folder: Path, tag: str) -> None:
-        self._engine.save_checkpoint(
-            str(folder), tag=_tag(tag), save_latest=False, exclude_frozen_parameters=True
-        )
+        """Begin to write this rank's part, as `TrainEngine.state_save` does."""
+        state_write(self._engine, self._parts, folder / _tag(tag), self._writer)
+
+    def state_saved(self, *, waits: bool) -> bool:
+        return state_written(self._writer, self._device, waits=waits)
 
     def state_load(self, folder: Path, tag: str) -> None:
         """Raises CheckpointReadError."""
-        path, _ = self._engine.load_checkpoint(
-            str(folder), tag=_tag(tag), load_module_strict=not self._spec.train.freeze_router
-        )
-        if path is None:
-            raise FileNotFoundError(f"DeepSpeed found no checkpoint {_tag(tag)!r} in {folder}")
+        state_read(self._engine, self._parts, folder / _tag(tag))
 
     def offload(self) -> int:
         return self._mover.take_away()

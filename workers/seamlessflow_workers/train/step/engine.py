@@ -23,10 +23,13 @@ from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.batching.mini_batches import mini_batches_cut
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
-from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.state.background import StateWriter
+from seamlessflow_workers.train.state.files import is_state
+from seamlessflow_workers.train.state.saving import state_read, state_write, state_written
 from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.deepspeed_config import deepspeed_config
-from seamlessflow_workers.train.step.expert_ranks import grouped_by_experts
+from seamlessflow_workers.train.step.deepspeed_files import deepspeed_read
+from seamlessflow_workers.train.step.expert_ranks import expert_parts, grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
@@ -44,11 +47,15 @@ from seamlessflow_workers.train.step.optimizer_step import Share
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
+from seamlessflow_workers.train.step.publishing import shards_of_all_ranks
 from seamlessflow_workers.train.step.reference import Reference, reference_copied, reference_partitioned
 from seamlessflow_workers.train.step.updates import Updates
 from seamlessflow_workers.train.step_engine import DeviceUse
+from seamlessflow_workers.weights.manifest import ShardEntry
 from seamlessflow_workers.weights.model_folder import folder_shapes
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
+from seamlessflow_workers.weights.transports.file.shards import ShardOrder
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
 _MAX_MICRO_BATCH_TOKENS_CPU = (
@@ -102,7 +109,8 @@ class TrainEngine:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=policy, config=deepspeed_config(spec, self._device), **_optimizer_of(policy, spec)
         )
-        self._engine.checkpoint_engine = SafeCheckpointFiles()
+        self._parts = expert_parts(policy)
+        self._writer = StateWriter(num_sharing=spec.on_devices(1).train.known_num_ranks)
         self._published = PublishedTensors(policy, folder_shapes(model_path))
         self._mover = StatesMover(self._engine, self._reference, self._device)
         self._critic = self._critic_load(model_path) if spec.algorithm.needs_critic else None
@@ -168,33 +176,39 @@ class TrainEngine:
         """Return some of them, or all, with their values. All ranks must ask for the same."""
         return self._published.tensors(names)
 
-    def state_save(self, folder: Path, tag: str) -> None:
-        """Write the trained parameters, their optimizer and the random state to `folder/tag`."""
-        random_state = {"cpu": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            random_state["cuda"] = torch.cuda.get_rng_state()
-        client_state = {"random_state": random_state}
-        self._engine.save_checkpoint(
-            str(folder), tag=tag, client_state=client_state, save_latest=False, exclude_frozen_parameters=True
+    def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
+        """Write this rank's part of the shards and return the entries of all ranks. Raises OSError on all ranks."""
+        train = self._spec.train
+        return shards_of_all_ranks(
+            order,
+            self.layouts(),
+            lambda names, is_own: self._published.tensors(names, keeps=is_own),
+            sealed=sealed,
+            gathers_together=train.zero_stage == _PARTITIONED_WEIGHTS or train.parallel.expert > 1,
+            device=self._device,
         )
+
+    def state_save(self, folder: Path, tag: str) -> None:
+        """Begin to write this rank's part of parameters, optimizers and random state to `folder`."""
+        state_write(self._engine, self._parts, folder / tag, self._writer)
         if self._critic is not None:
             self._critic.state_save(folder, tag)
-        torch.distributed.barrier()  # complete only when every rank has written its part
+
+    def state_saved(self, *, waits: bool) -> bool:
+        """Return whether every rank has written its part; with `waits` only then."""
+        is_saved = state_written(self._writer, self._device, waits=waits)
+        if self._critic is not None:
+            is_saved = self._critic.state_saved(waits=waits) and is_saved
+        return is_saved
 
     def state_load(self, folder: Path, tag: str) -> None:
-        """Read a checkpoint without running any code that its files name. Raises CheckpointReadError."""
-        # Frozen parameters are the model's own, loaded from its folder.
-        path, client_state = self._engine.load_checkpoint(
-            str(folder), tag=tag, load_module_strict=not self._has_frozen
-        )
-        if path is None:
-            raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
+        """Read what ranks of any number wrote, without running any code. Raises CheckpointReadError."""
         if self._critic is not None:
             self._critic.state_load(folder, tag)
-        torch.set_rng_state(client_state["random_state"]["cpu"].cpu())
-        # A checkpoint made on a CPU has none.
-        if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
-            torch.cuda.set_rng_state(client_state["random_state"]["cuda"].cpu())
+        if is_state(folder / tag):
+            state_read(self._engine, self._parts, folder / tag)
+        else:
+            deepspeed_read(self._engine, folder, tag, is_partial=self._has_frozen)
 
     def offload(self) -> DeviceUse:
         """Move the states to the host. On a CPU there is nothing to do."""

@@ -6,6 +6,7 @@ replaced the blocks, it gives their weights the names that the model had for the
 on the number of ranks. All ranks of a group read a weight together.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow_workers.train.state.held import PartOf
 from seamlessflow_workers.train.step.process_group import AutoEPMoELayer, configure_moe_param_groups
 from seamlessflow_workers.weights.naming import Piece, Shape
 
@@ -44,6 +46,22 @@ def grouped_by_experts(make: MakeOptimizer) -> MakeOptimizer:
     Experts are in groups of their own, because their gradients are summed over other ranks than all others.
     """
     return lambda parameters: make(configure_moe_param_groups(list(parameters)))
+
+
+def expert_parts(model: nn.Module) -> dict[Tensor, PartOf]:
+    """Return this rank's parameters of spread experts, each with its place among all experts."""
+    blocks = [block for block in model.modules() if isinstance(block, AutoEPMoELayer)]
+    return {
+        weight: _part_of(block, weight)
+        for block in blocks
+        for weight in block.experts.parameters(recurse=False)
+    }
+
+
+def _part_of(block: Any, weight: Tensor) -> PartOf:
+    num_local, *expert = getattr(weight, "ds_shape", weight.shape)
+    size = math.prod(expert)
+    return PartOf((block.num_experts, *expert), start=block.ep_rank * num_local * size)
 
 
 @dataclass(frozen=True, slots=True)

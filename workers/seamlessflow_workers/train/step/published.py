@@ -43,16 +43,17 @@ class PublishedTensors:
     def layouts(self) -> Mapping[str, TensorLayout]:
         return {name: self._layout(piece) for name, piece in self._pieces.items()}
 
-    def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
+    def tensors(self, names: Sequence[str] | None = None, *, keeps: bool = True) -> dict[str, RawTensor]:
         """Return some tensors, or all, with their values. All ranks must ask for the same.
 
         Under ZeRO-3 only the parameters that they are part of are gathered, and experts come from the ranks that have
-        them.
+        them. Without `keeps` this rank only helps the others.
         """
         wanted = {name: self._pieces[name] for name in (self._pieces if names is None else names)}
         sources = {piece.parameter: self._sources[piece.parameter] for piece in wanted.values()}
         with deepspeed.zero.GatheredParameters(list(_parts(sources.values())), modifier_rank=None):
-            return {name: _raw(_values(sources[piece.parameter], piece)) for name, piece in wanted.items()}
+            values = {name: _values(sources[piece.parameter], piece) for name, piece in wanted.items()}
+            return {name: _raw(value) for name, value in values.items()} if keeps else {}
 
     def _layout(self, piece: Piece) -> TensorLayout:
         source = self._sources[piece.parameter]

@@ -244,18 +244,29 @@ def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
         assert digests(folder, version) == digests(undisturbed, version)
 
 
-def test_weights_are_gathered_by_bucket_never_the_whole_model_at_once(
+def published_by(model: Path, folder: Path, *, zero_stage: int, num_ranks: int) -> dict[str, dict[str, Any]]:
+    check = "tests.integration.workers.train.distributed.trainer_gather_check"
+    return run_check([check, str(model), str(folder), str(zero_stage), str(num_ranks)])
+
+
+def test_each_rank_writes_a_share_of_the_shards_and_gathers_by_bucket_never_the_whole_model(
     trainer_model: Path, tmp_path: Path
 ) -> None:
-    rows = run_check(
-        [
-            "tests.integration.workers.train.distributed.trainer_gather_check",
-            str(trainer_model),
-            str(tmp_path),
-        ]
+    alone = published_by(trainer_model, tmp_path / "alone", zero_stage=0, num_ranks=1)
+    spread = published_by(trainer_model, tmp_path / "spread", zero_stage=3, num_ranks=2)
+    held = published_by(trainer_model, tmp_path / "held", zero_stage=1, num_ranks=2)
+    for rows in (spread, held):
+        for name in ("whole", "small"):
+            assert rows[name]["sha256"] == alone[name]["sha256"]
+    assert alone["flawed"]["told"] == (
+        "weights of version 1 cannot serve: model.norm.weight holds NaN or infinite values"
     )
-    whole, small = rows["whole"], rows["small"]
-    assert small["sha256"] == whole["sha256"]
+    assert not list((tmp_path / "alone" / "flawed").iterdir())
+    num_shards = alone["small"]["num_shards"]
+    assert num_shards == alone["small"]["num_written"] > 4
+    for rows in (spread, held):
+        assert rows["small"]["num_written"] == (num_shards + 1) // 2
+    whole, small = spread["whole"], spread["small"]
     assert whole["num_gathers"] == 1
     assert small["most_bytes"] <= max(8 * 1024, small["largest_tensor"]) < whole["most_bytes"] / 4
     assert small["num_gathers"] > 4

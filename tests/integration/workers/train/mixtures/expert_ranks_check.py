@@ -95,6 +95,7 @@ def same(published: Mapping[str, RawTensor], stored: Mapping[str, Tensor]) -> bo
 
 def is_resumed(engine: TrainEngine, model_path: Path, folder: Path) -> bool:
     engine.state_save(folder, "state")
+    engine.state_saved(waits=True)
     fresh = TrainEngine(model_path, engine._spec)
     fresh.state_load(folder, "state")
     batch = noisy_batch(exact_model(model_path), number=2)

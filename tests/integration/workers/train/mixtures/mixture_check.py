@@ -190,6 +190,7 @@ def frozen(models: Path, folder: Path) -> dict[str, Any]:
     engine.step(noisy_batch(exact_model(model_path)), step_version=0, optimizer_step=1)
     after = engine.tensors()
     engine.state_save(folder / "frozen", "state")
+    engine.state_saved(waits=True)
     fresh = TrainEngine(model_path, spec_of(2, freeze_router=True))
     fresh.state_load(folder / "frozen", "state")
     resumed = fresh.tensors()

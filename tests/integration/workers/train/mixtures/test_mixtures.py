@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.fakes.mixture_models import FAMILIES, NUM_EXPERTS, NUM_LAYERS
 from tests.fixtures.trainer_harness import run_check
-from tests.integration.workers.train.mixtures import expert_ranks_check, mixture_check
+from tests.integration.workers.train.mixtures import expert_elastic_check, expert_ranks_check, mixture_check
 from tests.integration.workers.train.mixtures.mixture_loop_check import NUM_UPDATES
 
 CASES = [f"{family}, stage {stage}" for family, stage in mixture_check.CASES]
@@ -119,6 +121,20 @@ def test_trainer_of_several_processes_publishes_the_experts_of_all(models: Path,
 @pytest.mark.parametrize("case", SPREAD)
 def test_spread_experts_go_on_from_a_checkpoint_to_the_bit(spread: dict[str, Any], case: str) -> None:
     assert spread[case]["is_resumed_to_the_bit"]
+
+
+def test_spread_experts_go_on_from_a_checkpoint_over_more_ranks(models: Path, tmp_path: Path) -> None:
+    """With the same weights to the bit; the next step adds up in another order."""
+    check = [expert_elastic_check.__name__, str(models), str(tmp_path)]
+    run_check([*check, "write"], num_ranks=2)
+    for case in run_check([*check, "read"], num_ranks=4):
+        written, read = (load_file(tmp_path / f"{case}.{what}") for what in ("write", "read"))
+        assert written.keys() == read.keys()
+        for name in (name.removeprefix("before/") for name in written if name.startswith("before/")):
+            before, after = written[f"before/{name}"], written[f"after/{name}"]
+            assert torch.equal(read[f"before/{name}"], before)
+            change, error = (after - before).abs().mean(), (read[f"after/{name}"] - after).abs().mean()
+            assert error <= 1e-2 * change
 
 
 @pytest.fixture(scope="module")

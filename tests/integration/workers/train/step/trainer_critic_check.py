@@ -206,6 +206,7 @@ def restarted(model_path: Path, stage: int) -> dict[str, Any]:
     engine.step(batch_for(1), step_version=0, optimizer_step=1)
     with tempfile.TemporaryDirectory() as folder:
         engine.state_save(Path(folder), "state")
+        engine.state_saved(waits=True)
         fresh = TrainEngine(model_path, spec)
         fresh.state_load(Path(folder), "state")
     mover = critic_of(engine)._mover

@@ -110,6 +110,7 @@ def check(name: str, model_path: Path) -> dict[str, Any]:
     before = {name: first_moment(engine, parameter) for name, parameter in trained(engine).items()}
     with tempfile.TemporaryDirectory() as folder:
         engine.state_save(Path(folder), "state")
+        engine.state_saved(waits=True)
         metrics = engine.step(batch, step_version=1, optimizer_step=2)
         fresh = TrainEngine(model_path, spec)
         fresh.state_load(Path(folder), "state")

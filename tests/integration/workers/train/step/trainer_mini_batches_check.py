@@ -185,6 +185,7 @@ def check(name: str, model_path: Path, folder: Path) -> dict[str, Any]:
     expected = exact_update(exact, batch, spec)
     engine = TrainEngine(model_path, spec)
     engine.state_save(folder, "state")
+    engine.state_saved(waits=True)
     num_calls = 0
 
     def count(*_: object) -> None:

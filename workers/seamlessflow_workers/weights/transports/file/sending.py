@@ -1,13 +1,14 @@
-"""Writes one policy version: takes tensors as raw bytes, bucket by bucket, and writes a complete version folder.
+"""Writes one policy version: takes tensors as raw bytes, a few buckets at a time, and writes a complete version folder.
 
 Everything is written to `.writing-<n>` beside the target and fsynced, the manifest last, then renamed: a reader finds
 the whole version or none, and a failure (a full disk) leaves nothing behind. The control plane deletes old versions,
-since it knows which are pinned and which engines still serve. However large the model is, only one bucket of its bytes
-is requested at a time.
+since it knows which are pinned and which engines still serve. However large the model is, a process holds few buckets
+of its bytes at a time (`shards`).
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -27,10 +28,17 @@ from seamlessflow_workers.weights.manifest import (
 )
 from seamlessflow_workers.weights.naming import publication_order
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import TensorLayout, WeightsSource
+from seamlessflow_workers.weights.tensors import TensorLayout, WeightsNotFinite, WeightsSource
+from seamlessflow_workers.weights.transports.file.shards import (
+    MAX_BUCKET_BYTES,
+    NUM_AT_ONCE,
+    ShardOrder,
+    ShardSource,
+    cut,
+    shards_write,
+)
 
-MAX_SHARD_BYTES = 2 * 1024**3
-MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, unless one tensor is larger
+MAX_SHARD_BYTES = 512 * 1024**2  # whatever the number of ranks, so that the same weights give the same files
 _WRITING_PREFIX = ".writing-"
 
 
@@ -47,7 +55,7 @@ class WeightsWriteError(RuntimeError):
 
 def weights_publish(
     versions: Path,
-    source: WeightsSource,
+    source: WeightsSource | ShardSource,
     *,
     job_id: UUID,
     version: int,
@@ -74,22 +82,17 @@ def weights_publish(
         if adapter_config is not None:
             planned = {ADAPTER_SHARD_NAME: sorted(layouts)}
             companions[ADAPTER_CONFIG_NAME] = write_durably(temporary / ADAPTER_CONFIG_NAME, [adapter_config])
-        shards = {}
-        for shard, names in planned.items():
-            chunks = _safetensors_chunks(names, layouts, source, max_bucket_bytes)
-            if sealed is not None:
-                chunks = sealed.tee(shard, chunks)
-            entry = write_durably(temporary / shard, chunks)
-            mark = None if sealed is None else sealed.fingerprints.get(shard)
-            shards[shard] = msgspec.structs.replace(entry, fingerprint=mark)
+        order = ShardOrder(str(temporary), planned, max_bucket_bytes)
+        shards = _write(order, source, sealed)
         raw = manifest_encode(
             Manifest(
                 job_id=job_id,
                 version=version,
                 parent_version=parent_version,
                 dtype=dtype,
+                are_finite=isinstance(source, ShardSource),
                 total_bytes=sum(layout.num_bytes for layout in layouts.values()),
-                shards=shards,
+                shards={name: shards[name] for name in planned},
                 tensors={
                     name: TensorEntry(shard=shard, dtype=layouts[name].dtype, shape=list(layouts[name].shape))
                     for shard, names in planned.items()
@@ -101,6 +104,9 @@ def weights_publish(
         write_durably(temporary / MANIFEST_NAME, [raw])
         fsync_folder(temporary)
         _put_in_place(temporary, target, raw)
+    except WeightsNotFinite as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise WeightsWriteError(f"weights of version {version} cannot serve: {error}") from error
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise WeightsWriteError(write_failure(f"weights of version {version}", versions, error)) from error
@@ -120,41 +126,28 @@ def _plan_shards(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield (file, names) in a fixed order, so that the same weights give the same files."""
     ordered = sorted(layouts, key=publication_order)
-    for number, names in enumerate(_cut(ordered, layouts, max_shard_bytes), start=1):
+    for number, names in enumerate(cut(ordered, layouts, max_shard_bytes), start=1):
         yield f"model-{number:05d}.safetensors", names
 
 
-def _cut(names: Sequence[str], layouts: Mapping[str, TensorLayout], max_bytes: int) -> Iterator[list[str]]:
-    """Yield runs of consecutive names, cut where the next tensor would not fit; a larger tensor is alone."""
-    part: list[str] = []
-    num_bytes = 0
-    for name in names:
-        if part and num_bytes + layouts[name].num_bytes > max_bytes:
-            yield part
-            part, num_bytes = [], 0
-        part.append(name)
-        num_bytes += layouts[name].num_bytes
-    yield part
-
-
-def _safetensors_chunks(
-    names: Sequence[str], layouts: Mapping[str, TensorLayout], source: WeightsSource, max_bucket_bytes: int
-) -> Iterator[bytes | memoryview]:
-    """Yield the safetensors layout: 8 bytes of header length, JSON header, data; one bucket is in memory at a time."""
-    header: dict[str, dict[str, object]] = {}
-    offset = 0
-    for name in names:
-        end = offset + layouts[name].num_bytes
-        shape = list(layouts[name].shape)
-        header[name] = {"dtype": layouts[name].dtype, "shape": shape, "data_offsets": [offset, end]}
-        offset = end
-    raw = msgspec.json.encode(header)
-    raw += b" " * (-len(raw) % 8)  # the data starts aligned
-    yield len(raw).to_bytes(8, "little") + raw
-    for bucket in _cut(names, layouts, max_bucket_bytes):
-        held = source.tensors(bucket)
-        yield from (held[name].data for name in bucket)
-        del held  # before the next one is gathered
+def _write(
+    order: ShardOrder, source: WeightsSource | ShardSource, sealed: SealedShards | None
+) -> dict[str, ShardEntry]:
+    if not isinstance(source, ShardSource):
+        return shards_write(
+            order, source.layouts(), lambda names, _is_own: source.tensors(names), sealed=sealed
+        )
+    entries = source.shards_write(order, sealed)
+    if sealed is None:
+        return entries
+    kept = sealed.sizes()
+    elsewhere = [name for name in order.shards if name not in kept]  # written by other processes
+    with ThreadPoolExecutor(NUM_AT_ONCE) as threads:
+        list(threads.map(lambda name: sealed.take(name, Path(order.folder) / name), elsewhere))
+    return {
+        name: msgspec.structs.replace(entry, fingerprint=sealed.fingerprints.get(name))
+        for name, entry in entries.items()
+    }
 
 
 def _put_in_place(temporary: Path, target: Path, manifest: bytes) -> None:
