@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 
 class SpecProblem(BaseModel):
@@ -30,7 +31,7 @@ def spec_problems(error: ValidationError, spec: type[BaseModel]) -> Iterator[Spe
 
 
 def _unknown_key(path: list[str], spec: type[BaseModel]) -> str:
-    known = list(_section_at(path[:-1], spec).model_fields)
+    known = list(_fields(_section_at(path[:-1], spec)))
     near = difflib.get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known))}"
     return f"unknown key {path[-1]!r}{hint}"
@@ -39,10 +40,15 @@ def _unknown_key(path: list[str], spec: type[BaseModel]) -> str:
 def _section_at(path: list[str], spec: type[BaseModel]) -> type[BaseModel]:
     section = spec
     for part in path:
-        annotation = section.model_fields[part].annotation
+        annotation = _fields(section)[part].annotation
         kinds = (annotation, *get_args(annotation))  # an optional section is a union with None
         found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if found is None:
             break
         section = found
     return section
+
+
+def _fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a section by the names that people write."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}

@@ -327,3 +327,26 @@ def test_ranks_that_are_neither_a_number_nor_auto_are_refused_in_one_sentence(gi
     assert (
         f"{given!r} is not accepted; accepted: auto, or a number from 1 to 64" in refused["train.num_ranks"]
     )
+
+
+def test_machines_that_train_together_are_a_number_or_bounds() -> None:
+    rollout = {"groups_per_batch": 4, "group_size": 4}
+    one = job_spec_parse(spec(rollout=rollout, train={"num_machines": 2})).train.machines
+    assert (one.min, one.max, one.are_elastic) == (2, 2, False)
+    bounds = {"min": 1, "max": 3}
+    some = job_spec_parse(spec(rollout=rollout, train={"num_machines": bounds})).train.machines
+    assert (some.min, some.max, some.are_elastic) == (1, 3, True)
+    for given in (2, bounds):
+        parsed = job_spec_parse(spec(rollout=rollout, train={"num_machines": given}))
+        written = parsed.model_dump(mode="json")
+        assert written["train"]["num_machines"] == given, "a number stays one, which every release reads"
+        assert job_spec_parse(written) == parsed
+    refused = problems(rollout=rollout, train={"num_machines": {"min": 3, "max": 2}})
+    assert "min: 3 is more than max, 2" in refused["train.num_machines"]
+    wide = problems(rollout=rollout, train={"num_machines": {"min": 1, "max": 17}})
+    assert "17 machines with 1 processes each" in wide[""]
+    for wrong in (True, "2", 65):
+        assert (
+            "a number from 1 to 64, or bounds"
+            in problems(train={"num_machines": wrong})["train.num_machines"]
+        )

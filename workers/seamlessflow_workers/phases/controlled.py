@@ -98,7 +98,7 @@ class ControlledChild(WarmChild):
         )
         path.write_bytes(msgspec.json.encode(warm_process))
         descriptor, meeting = theirs.fileno(), self._dependencies.rendezvous_fd
-        is_of_gang = is_trainer and _num_machines(warm_process) > 1
+        is_of_gang = is_trainer and _trains_in_gangs(warm_process)
         return ChildCommand(
             (
                 *(*program, "--control-fd", str(descriptor), "--warm-process", str(path)),
@@ -207,6 +207,7 @@ class ControlledChild(WarmChild):
         self._writer.write(encode_line(message))
 
 
-def _num_machines(warm_process: WarmProcess) -> int:
-    """Return how many machines train the job together. An older control plane does not say: one."""
-    return int(warm_process.spec.get("train", {}).get("num_machines", 1))
+def _trains_in_gangs(warm_process: WarmProcess) -> bool:
+    """Whether several machines may train the job together. An older control plane does not say: one."""
+    given = warm_process.spec.get("train", {}).get("num_machines", 1)
+    return int(given["max"] if isinstance(given, dict) else given) > 1

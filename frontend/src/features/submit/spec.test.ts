@@ -78,6 +78,12 @@ it("shows the default that applies given the other fields", () => {
 it("parses what a user typed and shows it again", () => {
   expect(parsed(field("train.num_updates"), "12")).toBe(12);
   expect(parsed(field("train.num_updates"), "many")).toBe("many");
+  expect(field("train.num_machines")).toMatchObject({ kind: "integer", fallback: 1, range: "from 1 to 64" });
+  expect(parsed(field("train.num_machines"), "2")).toBe(2);
+  expect(parsed(field("train.num_machines"), '{"min": 2')).toBe('{"min": 2');
+  const bounds = parsed(field("train.num_machines"), '{"min": 2, "max": 8}');
+  expect(bounds).toEqual({ min: 2, max: 8 });
+  expect(parsed(field("train.num_machines"), shown(field("train.num_machines"), bounds))).toEqual(bounds);
   expect(parsed(field("placement.train"), "gpu=h200, fast")).toEqual(["gpu=h200", "fast"]);
   expect(parsed(field("train.adam_betas"), "0.9 0.99")).toEqual([0.9, 0.99]);
   expect(parsed(field("environment.command"), "python\nrun me.py\n")).toEqual(["python", "run me.py"]);

@@ -66,9 +66,19 @@ function parts(text: string): string[] {
   return text.split(/[\s,]+/).filter((part) => part !== "");
 }
 
-function numberOf(text: string): number | string {
+/** A number. Some fields take a word or a mapping (bounds) as well; the mapping is written as JSON. */
+function numberOf(text: string): unknown {
   const value = Number(text);
-  return Number.isFinite(value) ? value : text;
+  if (Number.isFinite(value)) return value;
+  return text.trim().startsWith("{") ? mappingOf(text) : text;
+}
+
+function mappingOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }
 
 interface Fault {

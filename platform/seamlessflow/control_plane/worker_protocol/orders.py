@@ -51,7 +51,12 @@ def reply_build(
     saving = {
         phase.id
         for phase in machine.phases
-        if phase.role is Role.TRAIN and (machine.is_cordoned or leaves_checkpoint(candidates, phase.job_id))
+        if phase.role is Role.TRAIN
+        and (
+            machine.is_cordoned
+            or leaves_checkpoint(candidates, phase.job_id)
+            or able[phase.job_id].spec.spec.train.machines.are_elastic  # the next gang may be another
+        )
     }
     return HeartbeatReply(
         machine_id=machine.id,

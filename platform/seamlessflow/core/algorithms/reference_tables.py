@@ -115,9 +115,10 @@ def _options(
 ) -> Iterator[tuple[str, str, str, str]]:
     schema = section.model_json_schema()
     definitions = schema.get("$defs", {})
-    for name, field in section.model_fields.items():
+    for attribute, field in section.model_fields.items():
+        name = field.alias or attribute  # as people write it
         described = schema["properties"][name]
-        value = None if values is None else getattr(values, name)
+        value = None if values is None else getattr(values, attribute)
         if isinstance(value, BaseModel):
             yield from _options(type(value), f"{prefix}{name}.", value)
             continue

@@ -41,8 +41,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseGang:
-    """Give free machines to a job to train on all of them, or on none. `machines`: (id, name) by
-    member; member 0 leads."""
+    """Give free machines to a job to train on all of them, or on none: as many as it needs, or more. `machines`: (id,
+    name) by member; member 0 leads."""
 
     machines: tuple[tuple[UUID, str], ...]
     job_id: UUID

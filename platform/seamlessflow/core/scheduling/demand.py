@@ -1,8 +1,8 @@
 """How many machines a job could use at this moment, by role.
 
 Takes a job and its live phases, each with its machine. Engines are wanted for the turns that run or wait, without limit
-while nobody has counted them, and a machine with many devices runs several. Training wants all machines of the job's
-trainer, or none.
+while nobody has counted them, and a machine with many devices runs several. Training wants as many machines as train
+together at least, or as those that do now, or none.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,11 @@ def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool, engines
     machines already stand free or are leaving for its gang, which then does not wait for another batch;
     `engines_each`: how many of its engines one machine runs."""
     rollout = _rollout(job, engines_each)
+    num_training = sum(phase.role is Role.TRAIN for _, phase in held)
+    is_due = _is_training_due(job, held, is_gathering=is_gathering)
     return Demand(
         rollout=rollout,
-        train=job.num_train_machines if _is_training_due(job, held, is_gathering=is_gathering) else 0,
+        train=max(job.num_train_machines, num_training) if is_due else 0,
         rollout_after=max(rollout, _next_batch(job, engines_each)),
     )
 

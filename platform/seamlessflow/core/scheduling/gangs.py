@@ -3,7 +3,8 @@ together.
 
 Machines that also roll out hand over together, and those that are free first wait for the last one
 (`awaiting_gang` in the ledger): a hand-over is short, and a machine that started to roll out again
-would soon be taken back. Who gets the machines is decided before (`floors`, `shares`, `placement`).
+would soon be taken back. Who gets the machines, and how many there are between the job's bounds, is decided before
+(`floors`, `shares`, `placement`). A gang keeps its size until its phases end.
 """
 
 from collections import defaultdict

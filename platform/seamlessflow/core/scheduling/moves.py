@@ -48,7 +48,7 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
 def _training(job: JobView, plan: FleetPlan, live: list[Held]) -> Iterator[Decision]:
     members = plan.targets.machines_of.get((job.id, Role.TRAIN), [])
     if not live:
-        if len(members) == job.num_train_machines and not plan.rests(job, Role.TRAIN):
+        if len(members) >= job.num_train_machines and not plan.rests(job, Role.TRAIN):
             yield from training_decide(job, members)
         return
     for machine, phase in live:
@@ -141,9 +141,10 @@ def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease 
         classes = plan.fleet.classes_for(job, Role.TRAIN)
         able = [machine for machine in free if plan.fleet.class_of[machine.id] in classes]
         able.sort(key=lambda machine: (machine.id not in job.trainer_state, machine.name))
-        if len(able) < job.num_train_machines or not plan.shares.add_spare(job, able[0]):
+        most = job.num_train_machines + job.extra_train_machines
+        members = plan.shares.add_spares(job, able[:most], least=job.num_train_machines)
+        if not members:
             continue
-        members = able[: job.num_train_machines]
         free = [machine for machine in free if machine not in members]
         for decision in training_decide(job, members):
             assert isinstance(decision, Lease | LeaseGang)

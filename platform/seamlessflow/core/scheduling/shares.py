@@ -4,8 +4,9 @@ Takes the admitted jobs, in the order in which they are served, and what each co
 which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
 max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. What
 is shared is cost: a machine counts what an operator said, or 1. Nobody gets more than it could use, and no project more
-machines than its quota; what is left is lent to others. At last, on-policy jobs lend one another up to half of their
-engines, so that one batch ends after the other instead of all at once.
+machines than its quota; what is left is lent to others. Then on-policy jobs lend one another up to half of their
+engines, so that one batch ends after the other instead of all at once. At last, gangs that are about to train get
+machines that nobody needs at this moment.
 
 Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
 proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine; what
@@ -14,7 +15,7 @@ it lends, it lends to batches that end before its own, and it keeps half.
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -143,6 +144,8 @@ class Shares:
         for priority in sorted(by_priority, reverse=True):
             self._fill(by_priority[priority])
             self._finish_batches(by_priority[priority])
+        for account in accounts:
+            self._add_extra_trainers(account)
         places_exchange(self.allocation, [self._stay(one) for one in accounts], self._costs)
 
     def _stay(self, account: _Account) -> Stay[Owner]:
@@ -193,6 +196,14 @@ class Shares:
         account.count(1, machine.cost)
         return True
 
+    def add_spares(self, job: JobView, machines: Sequence[MachineView], *, least: int) -> list[MachineView]:
+        """Count machines that nobody needs and that the job gets together meanwhile: as many as its quota allows, in
+        this order, or none if those would be fewer than `least`."""
+        account = self._accounts[job.id]
+        if len(machines) < least or not account.may_have(least):
+            return []
+        return [machine for machine in machines if self.add_spare(job, machine)]
+
     def has_enough_engines(self, job: JobView) -> bool:
         """Whether the job got an engine for all turns that run or wait."""
         return not self._accounts[job.id].has_unmet
@@ -223,15 +234,35 @@ class Shares:
 
     def _add_trainers(self, account: _Account) -> bool:
         job = account.job
-        num, classes = job.num_train_machines, self.fleet.classes_for(job, Role.TRAIN)
-        if not account.may_have(num):
-            return False
+        classes = self.fleet.classes_for(job, Role.TRAIN)
         homes = [number for number in self.homes.of_trainer(job) if number in classes]
-        if not self.allocation.add_all((job.id, Role.TRAIN), classes, num, homes):
-            return False
-        placed = self.allocation.placed((job.id, Role.TRAIN))
-        account.count(num, sum(units * self._costs[number] for number, units in placed.items()))
-        return True
+        # A gang keeps its size while it trains; if that does not fit, it ends its turn for a smaller one.
+        for num in sorted({account.demand.train, job.num_train_machines}, reverse=True):
+            if not account.may_have(num):
+                continue
+            if self.allocation.add_all((job.id, Role.TRAIN), classes, num, homes):
+                placed = self.allocation.placed((job.id, Role.TRAIN))
+                account.count(num, sum(units * self._costs[number] for number, units in placed.items()))
+                return True
+        return False
+
+    def _add_extra_trainers(self, account: _Account) -> None:
+        """Add machines that are left to those that train together: when they begin, or as many as they are now."""
+        job, owner = account.job, (account.job.id, Role.TRAIN)
+        if not job.extra_train_machines:
+            return
+        num_placed, num_now = self.allocation.num_placed(owner), len(self.homes.of(owner))
+        if num_placed < job.num_train_machines:
+            return
+        num_wanted = num_now or job.num_train_machines + job.extra_train_machines
+        classes = self.fleet.classes_for(job, Role.TRAIN)
+        for number in (*self.homes.of_trainer(job), *classes):
+            while num_placed < num_wanted and number in classes and self.allocation.free[number]:
+                if not account.may_have(1):
+                    return
+                self.allocation.add(owner, (number,), is_fixed=True)
+                account.count(1, self._costs[number])
+                num_placed += 1
 
     def _finish_batches(self, accounts: Iterable[_Account]) -> None:
         """Let on-policy jobs whose batches end first have engines of those that end later, which keep half of theirs.

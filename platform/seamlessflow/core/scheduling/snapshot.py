@@ -221,7 +221,8 @@ class JobView:
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()
-    num_train_machines: int = 1
+    num_train_machines: int = 1  # that train together at least: part of the floor
+    extra_train_machines: int = 0  # more that may train with them, if nobody needs them when a turn begins
     least_ranks: int = 1  # training processes on each machine that trains, at least
     agent_tags: frozenset[str] = frozenset()
     agents_wanted: int = 1  # machines that its agents could use now
@@ -245,7 +246,7 @@ class JobView:
 
     @property
     def trains_in_gangs(self) -> bool:
-        return self.num_train_machines > 1
+        return self.num_train_machines + self.extra_train_machines > 1
 
     @property
     def num_remaining_updates(self) -> int:

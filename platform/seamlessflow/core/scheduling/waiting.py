@@ -72,6 +72,7 @@ def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
         needs,
         job.least_ranks,
         job.num_train_machines,
+        job.extra_train_machines,
         job.project_id,
     )
     if kind not in plan.shortages:
@@ -92,7 +93,8 @@ def _shortage_of(job: JobView, lacking: Role, plan: FleetPlan) -> str:
 def _why_no_gang(job: JobView, tagged: Sequence[MachineView], wanted: str, plan: FleetPlan) -> str:
     able = plan.fleet.able(job, Role.TRAIN)
     names = ", ".join([*(one.name for one in able[:MAX_SHOWN]), *_more(len(able))])
-    text = f"{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
+    least = "at least " if job.extra_train_machines else ""
+    text = f"{least}{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
     text += f" ({names})" if names else ""
     if len(tagged) < job.num_train_machines:
         return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"

@@ -39,7 +39,7 @@ def device_memory(devices: Sequence[Device]) -> DeviceMemory | None:
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """`num_machines`: how many train together; `num_ranks`: training processes of each, None for one a device;
+    """`num_machines`: how many train together at least; `num_ranks`: training processes of each, None for one a device;
     `num_engine_devices`: over how many devices an engine is spread."""
 
     engine: Need | None
@@ -97,7 +97,7 @@ def job_needs(spec: JobSpec, shape: ModelShape) -> JobNeeds:
     return JobNeeds(
         engine=engine_need(spec, shape) if Role.ROLLOUT in spec.roles else None,
         trainer=trainer_need(spec, shape),
-        num_machines=spec.train.num_machines,
+        num_machines=spec.train.machines.min,
         num_ranks=None if spec.train.num_ranks == AUTO else spec.train.num_ranks,
         num_engine_devices=spec.rollout.parallel.num_devices,
     )

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.training.divisors import divisors_named
@@ -72,6 +78,47 @@ class ParallelSection(SpecSection):
     must divide `num_ranks` and the model's number of attention heads."""
 
 
+MAX_TRAIN_MACHINES = 64
+TrainMachineCount = Annotated[int, Field(ge=1, le=MAX_TRAIN_MACHINES)]
+
+
+class TrainMachines(SpecSection):
+    """Machines that train together. Training waits for `min` of them."""
+
+    min: TrainMachineCount = 1
+    """Training waits until as many are available."""
+    max: TrainMachineCount = 1
+    """Each time that training begins, it also takes machines that nobody needs at that moment, up to this number in
+    all. It keeps them until it ends or gives its machines to others."""
+
+    @model_validator(mode="after")
+    def _are_in_order(self) -> "TrainMachines":
+        if self.min > self.max:
+            raise ValueError(f"min: {self.min} is more than max, {self.max}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, handler: SerializerFunctionWrapHandler) -> int | dict[str, int]:
+        """Write equal bounds as one number, which every release reads."""
+        bounds: dict[str, int] = handler(self)
+        return self.min if self.min == self.max else bounds
+
+    @property
+    def are_elastic(self) -> bool:
+        return self.min < self.max
+
+
+def _machines_of(given: object) -> object:
+    """Read one number as both bounds."""
+    if isinstance(given, Mapping | TrainMachines):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_TRAIN_MACHINES:
+        raise ValueError(
+            f"is {given!r}; accepted: a number from 1 to {MAX_TRAIN_MACHINES}, or bounds such as {{min: 1, max: 4}}"
+        )
+    return {"min": given, "max": given}
+
+
 class TrainSection(SpecSection):
     num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     """The job completes when it has published this many updates."""
@@ -92,8 +139,8 @@ class TrainSection(SpecSection):
     stays constant."""
     continue_from: Annotated[str, Field(max_length=64)] | None = None
     """A job of the same project, which has ended or is paused, to continue from its newest checkpoint (`job_01h…`),
-    with the state of its optimizer. The model, its number format, the adapter and the number of training processes
-    must be the same. Updates are counted anew. If left out, training begins with the initial model."""
+    with the state of its optimizer. The model, its number format and the adapter must be the same; how many processes
+    train may differ. Updates are counted anew. If left out, training begins with the initial model."""
     lora: LoraSection | None = None
     """Train an adapter and publish only the adapter. If left out, every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
@@ -102,9 +149,13 @@ class TrainSection(SpecSection):
     num_ranks: NumRanks = AUTO
     """Number of training processes per machine. They share each batch, and ZeRO shards its states across them. `auto`:
     one for each device (GPU) of the machine, at most as many as a batch has sessions."""
-    num_machines: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of machines that train together, with `num_ranks` processes each. Training waits until all of them are
-    available. They must see the artifacts and the model under the same paths."""
+    machines: Annotated[
+        TrainMachines,
+        BeforeValidator(_machines_of, json_schema_input_type=TrainMachineCount | TrainMachines),
+        Field(alias="num_machines"),
+    ] = TrainMachines()
+    """Number of machines that train together, with `num_ranks` processes each: a number, or bounds such as
+    `{"min": 2, "max": 8}`. They must see the artifacts and the model under the same paths."""
     parallel: ParallelSection = ParallelSection()
     freeze_router: bool = False
     """Keep the routers of a mixture-of-experts model as they are: training then changes what experts compute, but not
@@ -143,6 +194,16 @@ class TrainSection(SpecSection):
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Number of published versions to keep, in addition to pinned ones."""
 
+    @property
+    def num_machines(self) -> int:
+        """Return how many machines train together at most."""
+        return self.machines.max
+
+    @property
+    def _sure_machines(self) -> int:
+        """Return over how many machines experts are spread. If the number may change, each has all of them."""
+        return 1 if self.machines.are_elastic else self.num_machines
+
     @model_validator(mode="after")
     def _experts_can_be_spread(self) -> "TrainSection":
         for is_wrong, reason in self._against_spread_experts() if self.parallel.expert > 1 else ():
@@ -152,13 +213,13 @@ class TrainSection(SpecSection):
 
     def _against_spread_experts(self) -> list[tuple[bool, str]]:
         """Return (whether it is set, why it is refused) for each option that does not go with spread experts."""
-        num_processes = self.num_machines * self.least_ranks
+        num_processes = self._sure_machines * self.least_ranks
         return [
             (
                 num_processes % self.parallel.expert != 0,
                 (
                     f"{self.parallel.expert} does not divide the number of training processes, {num_processes} "
-                    "(num_ranks x num_machines); accepted: its divisors"
+                    "(num_ranks x num_machines, or num_ranks if num_machines has bounds); accepted: its divisors"
                 ),
             ),
             (
@@ -201,7 +262,7 @@ class TrainSection(SpecSection):
         """Return how many processes each machine runs at least; if they follow its devices, they are a multiple."""
         if self.num_ranks != AUTO:
             return self.num_ranks
-        spread = self.parallel.expert // math.gcd(self.parallel.expert, self.num_machines)
+        spread = self.parallel.expert // math.gcd(self.parallel.expert, self._sure_machines)
         return math.lcm(self.parallel.sequence, spread)
 
     @property

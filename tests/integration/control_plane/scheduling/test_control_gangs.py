@@ -188,3 +188,28 @@ def test_each_machine_rolls_out_again_as_soon_as_its_phase_ends(cast: Cast) -> N
     assert workers["beta"].heartbeat().orders[0].is_draining
     (back,) = workers["beta"].heartbeat(phases=[report(orders["beta"], PhaseState.ENDED)]).orders
     assert back.role is Role.ROLLOUT
+
+
+def test_a_gang_between_bounds_takes_what_is_free_and_leaves_a_checkpoint_for_another(cast: Cast) -> None:
+    tags = {"alpha": "rollout", "beta": "train", "delta": "train", "gamma": "agent"}
+    workers = {name: worker_make(name, tag) for name, tag in tags.items()}
+    for name, worker in workers.items():
+        worker.heartbeat(capabilities=capable(name))
+    cast.job(
+        rollout={"groups_per_batch": 2, "group_size": 2},
+        train={"num_updates": 2, "keep_versions": 2, "num_machines": {"min": 1, "max": 3}},
+    )
+    cycle()
+    activate()
+    cycle()
+    orders = [workers[name].heartbeat().orders[0] for name in ("beta", "delta")]
+    assert [gang_in(order).machines for order in orders] == [["beta", "delta"]] * 2
+    assert all(order.leaves_checkpoint for order in orders)
+
+    Machine.objects.filter(name="delta").update(is_cordoned=True)
+    for name, order in zip(("beta", "delta"), orders, strict=True):
+        workers[name].heartbeat(phases=[report(order, PhaseState.ENDED)])
+    cycle()
+    (order,) = workers["beta"].heartbeat().orders
+    assert gang_in(order).machines == ["beta"]
+    assert workers["delta"].heartbeat().orders == []

@@ -205,6 +205,7 @@ def fleets(draw: st.DrawFn, min_jobs: int = 2, min_machines: int = 1) -> Snapsho
             project_quota=draw(st.sampled_from([None, None, 4])),
             num_ready_groups=draw(st.sampled_from([0, 0, 4])),
             num_train_machines=gangs[job_id],
+            extra_train_machines=draw(st.sampled_from([0, 0, 2])),
             has_external_agents=draw(st.booleans()),
             agents_wanted=draw(st.sampled_from([1, 1, 3])),
             rollout_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),

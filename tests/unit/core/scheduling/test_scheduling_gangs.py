@@ -230,3 +230,79 @@ def test_machines_do_not_wait_for_a_gang_that_the_fleet_cannot_hold() -> None:
     assert dry_run(final).waiting[JOB] == (
         "3 machines must train together, but 2 can (alpha, beta): 2 have the tags: train"
     )
+
+
+ELASTIC = replace(DUE, extra_train_machines=2, engines_wanted=0)
+
+
+def leased_gang(plan: Plan) -> list[str]:
+    return sorted(name for d in plan.decisions if isinstance(d, LeaseGang) for _, name in d.machines)
+
+
+def free(*names: str) -> list[MachineView]:
+    return [machine(name, *BOTH) for name in names]
+
+
+def test_a_gang_takes_what_nobody_needs_up_to_its_most() -> None:
+    fleet = free("alpha", "beta", "delta", "epsilon", "zeta")
+    assert leased_gang(decide(Snapshot(machines=(*fleet[:2], GAMMA), jobs=(ELASTIC,)))) == ["alpha", "beta"]
+    assert len(leased_gang(decide(Snapshot(machines=(*fleet[:3], GAMMA), jobs=(ELASTIC,))))) == 3
+    assert len(leased_gang(decide(Snapshot(machines=(*fleet, GAMMA), jobs=(ELASTIC,))))) == 4
+    assert leased_gang(decide(Snapshot(machines=(fleet[0], GAMMA), jobs=(ELASTIC,)))) == []
+
+
+def test_a_gang_leaves_engines_that_turns_wait_for_to_others() -> None:
+    other = replace(
+        DUE, id=OTHER, order=2, num_train_machines=1, num_ready_groups=0, has_external_agents=True
+    )
+    fleet = (*free("alpha", "beta", "delta", "epsilon"), GAMMA)
+    plan = decide(Snapshot(machines=fleet, jobs=(ELASTIC, replace(other, engines_wanted=1))))
+    assert len(leased_gang(plan)) == 3
+    plan = decide(Snapshot(machines=fleet, jobs=(ELASTIC, replace(other, engines_wanted=2))))
+    assert len(leased_gang(plan)) == 2
+
+
+def test_a_gang_keeps_its_size_until_its_turn_ends() -> None:
+    """Neither does a machine that becomes free join it, nor do engines of others take one of its machines."""
+    training = [machine(name, *BOTH, phase=member(n)) for n, name in enumerate(("alpha", "beta", "delta"))]
+    other = replace(
+        DUE, id=OTHER, order=2, num_train_machines=1, num_ready_groups=0, has_external_agents=True
+    )
+    fleet = (*training, *free("epsilon"), GAMMA)
+    plan = decide(Snapshot(machines=fleet, jobs=(ELASTIC, replace(other, engines_wanted=4))))
+    assert not [d for d in plan.decisions if isinstance(d, DrainPhase | LeaseGang)]
+    assert [d.machine for d in plan.decisions if isinstance(d, Lease)] == ["epsilon"]
+
+
+def test_a_trainer_of_one_machine_may_grow_with_its_next_turn() -> None:
+    alone = replace(ELASTIC, num_train_machines=1)
+    assert leased_gang(decide(Snapshot(machines=(*free("alpha"), GAMMA), jobs=(alone,)))) == ["alpha"]
+    assert len(leased_gang(decide(Snapshot(machines=(*free("alpha", "beta"), GAMMA), jobs=(alone,))))) == 2
+
+
+@pytest.mark.parametrize("quota, num", [(None, 4), (4, 3), (3, 2), (2, 0)])
+def test_machines_that_only_train_join_as_far_as_the_quota_of_the_project_goes(
+    quota: int | None, num: int
+) -> None:
+    """The trainer is kept ready there, before a batch is. The quota counts the machine with the agents as well."""
+    early = replace(ELASTIC, num_ready_groups=0, project_quota=quota)
+    fleet = [machine(name, "train") for name in ("alpha", "beta", "delta", "epsilon", "zeta")]
+    assert len(leased_gang(decide(Snapshot(machines=(*fleet, GAMMA), jobs=(early,))))) == num
+
+
+def test_a_gang_that_only_trains_goes_on_with_fewer_machines_when_others_need_one() -> None:
+    """Its phases have no end, so it gives all of them up and begins again with what is left."""
+    offline = replace(DUE, has_rollout=False, extra_train_machines=1)
+    other = replace(DUE, id=OTHER, order=2, num_train_machines=1, has_external_agents=True)
+    training = [machine(name, *BOTH, phase=member(n)) for n, name in enumerate(("alpha", "beta", "delta"))]
+    still = decide(Snapshot(machines=tuple(training), jobs=(offline,)))
+    assert not still.decisions
+    run = dry_run(Snapshot(machines=tuple(training), jobs=(offline, other)))
+    assert sorted(m.name for m, _ in run.final.held_by(JOB)) == ["alpha", "beta"]
+    assert [m.name for m, _ in run.final.held_by(OTHER)] == ["delta"]
+
+
+def test_an_elastic_gang_that_waits_says_how_many_it_needs_at_least() -> None:
+    snapshot = Snapshot(machines=(*free("alpha"), GAMMA), jobs=(ELASTIC,))
+    reason = decide(snapshot).waiting_reasons[JOB]
+    assert reason.startswith("at least 2 machines must train together, but 1 can (alpha)")

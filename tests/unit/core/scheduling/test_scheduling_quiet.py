@@ -77,6 +77,7 @@ def timed_snapshots(draw: st.DrawFn) -> Snapshot:
             due_age_s=draw(st.sampled_from(AGES_S)),
             has_external_agents=draw(st.sampled_from([True, True, False])),
             num_train_machines=draw(st.integers(1, 2)),
+            extra_train_machines=draw(st.sampled_from([0, 1])),
         )
         for order, job_id in enumerate(JOBS[: draw(st.integers(1, 2))])
     )

@@ -105,6 +105,8 @@ class _WaitingRoom:
         self._pool = ThreadPoolExecutor(_NUM_HANDSHAKES, thread_name_prefix="handshake")
         self._handshakes: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        if len(gang.machines) == 1:  # nobody else trains this time
+            self.complete.set()
 
     async def accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -104,11 +104,13 @@ class Gang:
     def follower(self) -> TrainerProcess:
         return self.trainers[1]
 
-    def order(self, phase: int, member: int, *, secret: str = "between us") -> GangOrder:
+    def order(
+        self, phase: int, member: int, *, secret: str = "between us", num_machines: int = len(MACHINES)
+    ) -> GangOrder:
         return GangOrder(
             gang_id=UUID(int=phase),
             member=member,
-            machines=MACHINES,
+            machines=MACHINES[:num_machines],
             address=self.meeting.address,
             secret=secret,
         )
@@ -145,7 +147,7 @@ def gang_spec(gang: Gang) -> dict[str, object]:
 def spec_with(changes: dict[str, Any], **train: Any) -> dict[str, object]:
     own = {"num_updates": NUM_UPDATES, "checkpoint_every_updates": CHECKPOINT_EVERY, **train}
     return {
-        **make_spec(**own, **changes.get("train", {})),
+        **make_spec(**{**own, **changes.get("train", {})}),
         **{k: changes[k] for k in changes.keys() - {"train"}},
     }
 
@@ -234,6 +236,37 @@ def test_a_gang_trains_an_adapter_on_recorded_trajectories_as_one_machine_does(
         assert ours.keys() == theirs.keys()
         for name in ("train/loss", "train/grad_norm", "train/entropy"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_gang_that_shrinks_goes_on_behind_its_checkpoint_and_repeats_no_batch(
+    tmp_path: Path, model_folder: Path, planes: Callable[[], Planes], alone: Sequence, stage: int
+) -> None:
+    bounds = {"train": {"num_machines": {"min": 1, "max": 2}}}
+    both = Gang(tmp_path / "run", planes(), stage, changes=bounds)
+    both.planes.num_batches_ready = 3
+    both.start(model_folder)
+    try:
+        for member, trainer in enumerate(both.trainers):
+            trainer.begin(1, num_batches=3, gang=both.order(1, member), leaves_checkpoint=True)
+        both.until_ended()
+    finally:
+        both.kill()
+    assert len(both.planes.publications) == 3
+    both.planes.num_batches_ready = NUM_UPDATES
+    one = Gang(tmp_path / "run", both.planes, stage, changes=bounds)
+    one.start(model_folder)
+    try:
+        one.leader.begin(2, gang=one.order(2, 0, num_machines=1))
+        one.leader.receive_until(Ended)
+    finally:
+        one.kill()
+    assert list(both.planes.publications) == list(alone) == list(range(1, NUM_UPDATES + 1))
+    applied = [lease.applied_batch for lease in both.planes.leases]
+    assert applied == sorted(applied), "no batch was applied again"
+    for name in METRICS:
+        curve = [publication.metrics[name] for publication in both.planes.publications.values()]
+        assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
 
 
 def is_hung_up(stranger: socket.socket) -> bool:
