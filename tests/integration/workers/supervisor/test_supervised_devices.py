@@ -1,9 +1,7 @@
 """A supervisor of two devices: the loss of one costs only that one."""
 
-import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from seamlessflow.core.types.tags import Role
@@ -11,7 +9,7 @@ from seamlessflow_workers.process.device_environment import trainer_devices
 from seamlessflow_workers.supervisor import device_watch
 from seamlessflow_workers.supervisor.nvml import DeviceHealth
 from tests.fakes.fake_control_plane import FakeControlPlane, until
-from tests.fixtures.machine_devices import core_device
+from tests.fixtures.machine_devices import two_core_devices
 from tests.fixtures.repository import ROOT
 from tests.integration.workers.supervisor.test_supervisor_machine import Stage, staged
 
@@ -21,8 +19,7 @@ async def test_a_lost_device_is_left_out_of_the_next_phases_until_a_person_relea
 ) -> None:
     monkeypatch.chdir(ROOT)  # where the children find tests.fakes
     monkeypatch.setattr(device_watch, "PROBE_EVERY_S", 0.02)
-    cores = sorted(os.sched_getaffinity(0))
-    devices = (core_device(cores[0]), msgspec.structs.replace(core_device(cores[-1]), id="cpu:lost"))
+    devices = two_core_devices()
     health = {device.id: DeviceHealth() for device in devices}
     async with staged(tmp_path, devices=devices, probe=lambda _: dict(health)) as stage:
         plane = stage.plane

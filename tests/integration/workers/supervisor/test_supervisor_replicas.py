@@ -17,7 +17,7 @@ from seamlessflow_workers.supervisor import device_watch
 from seamlessflow_workers.supervisor.nvml import DeviceHealth
 from tests.fakes.fake_control_plane import until, weights_in
 from tests.fakes.fake_engine import next_token
-from tests.fixtures.machine_devices import core_device
+from tests.fixtures.machine_devices import two_core_devices
 from tests.fixtures.repository import ROOT
 from tests.integration.workers.supervisor.test_supervisor_machine import PROMPT, Stage, staged
 
@@ -134,8 +134,7 @@ async def test_an_engine_whose_device_is_cordoned_stays_lost_while_the_other_goe
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(device_watch, "PROBE_EVERY_S", 0.02)
-    cores = sorted(os.sched_getaffinity(0))
-    devices = (core_device(cores[0]), msgspec.structs.replace(core_device(cores[-1]), id="cpu:lost"))
+    devices = two_core_devices()
     health = {device.id: DeviceHealth() for device in devices}
     async with staged(tmp_path, devices=devices, probe=lambda _: dict(health)) as stage:
         plane = stage.plane

@@ -19,7 +19,6 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
-from seamlessflow_workers.rollout.engine.host_memory import freed_memory_return
 from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
@@ -30,6 +29,7 @@ from seamlessflow_workers.rollout.serving.served_engine import (
     PauseMode,
     ServedEngine,
 )
+from seamlessflow_workers.weights.freed_memory import freed_memory_return
 from seamlessflow_workers.weights.offers import Arrival
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ most one parameter, and only of one that is stored in several parts. Every rank 
 sent. (transformers' own loading under ZeRO-3 reads the whole checkpoint into the memory of every rank.)
 """
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +18,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from seamlessflow_workers.train.step.loading.model_files import has_mappable_files, model_tensors
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.weights.freed_memory import freed_memory_return
 
 _NUM_NAMED = 3  # of the missing parameters, in an error
-_LIBC = ctypes.CDLL(None)
 
 
 def can_load_in_parts(folder: Path) -> bool:
@@ -101,10 +100,7 @@ class _Gather:
             parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
         if self._padding_index is not None:
             self._module.padding_idx = self._padding_index
-        if hasattr(_LIBC, "malloc_trim"):
-            _LIBC.malloc_trim(
-                0
-            )  # glibc keeps what is freed in pieces below 32 MiB, and can use little of it again
+        freed_memory_return()  # else every module leaves pieces that the next one cannot use
 
 
 def _has_row_per_token(module: nn.Module) -> bool:
