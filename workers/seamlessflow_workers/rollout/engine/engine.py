@@ -131,13 +131,19 @@ class EmbeddedEngine(ServedEngine):
         await self._call(act)
 
     async def _stage(self, path: Path) -> None:
-        self._staged = await asyncio.to_thread(self._runner.stage_weights, path)
-        self.staged_bytes = [self._staged.num_bytes]
+        def stage() -> None:  # returns nothing: the pool's thread may keep a result a little longer than we do
+            self._staged = self._runner.stage_weights(path)
+            self.staged_bytes = [self._staged.num_bytes]
+
+        await asyncio.to_thread(stage)
 
     async def _stage_from_card(self, path: Path) -> Arrival:
-        arrival, self._staged = await asyncio.to_thread(self._runner.stage_from_card, path)
-        self.staged_bytes = [self._staged.num_bytes] if self._staged is not None else []
-        return arrival
+        def stage() -> Arrival:
+            arrival, self._staged = self._runner.stage_from_card(path)
+            self.staged_bytes = [self._staged.num_bytes] if self._staged is not None else []
+            return arrival
+
+        return await asyncio.to_thread(stage)
 
     async def _apply_staged(self) -> None:
         staged, self._staged = self._staged, None
