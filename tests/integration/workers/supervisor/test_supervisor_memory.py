@@ -17,6 +17,7 @@ from tests.fakes.fake_control_plane import FakeControlPlane, until, weights_in
 from tests.fixtures.machine_devices import core_device
 from tests.fixtures.repository import ROOT
 from tests.integration.workers.supervisor.test_supervisor_machine import Stage, staged
+from tests.integration.workers.supervisor.test_supervisor_replicas import serving
 
 GIB = 1 << 30
 CARD_BYTES = 80 * GIB
@@ -164,9 +165,8 @@ async def test_an_engine_lost_while_it_sleeps_waits_until_the_trainer_has_ended(
         plane.reside(Role.ROLLOUT, device_bytes=GIB * 3 // 4)
         plane.reside(Role.TRAIN, device_bytes=GIB * 3 // 4)
         order = plane.order(Role.ROLLOUT)
-        await plane.until_state(order, PhaseState.ACTIVE)
+        await serving(stage, order, version=0)
         engines = next(child for key, child in stage.machine.children.items() if key.role is Role.ROLLOUT)
-        await until(lambda: len(engines.pids) == 2, what="both engines run")
         await hand_over(plane, order)
         train = plane.order(Role.TRAIN)
         await plane.until_state(train, PhaseState.ACTIVE)
