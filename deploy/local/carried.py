@@ -24,20 +24,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from deploy.local.bootstrap import ROOT, SetupFailed, reason, run
+from deploy.local.checklist_packages import OTHER_EXTRAS, TOOLS, WORKER_EXTRAS
 
 ARCHIVE = ROOT / "build" / "carried.tar.xz"
 DESCRIPTION = "carried.json"
 MAX_BYTES = 64 << 20
-EXTRAS = ("control", "embedded", "data", "rollout", "train")
-TOOLS = (
-    "hypothesis",
-    "psutil",
-    "pytest",
-    "pytest-asyncio",
-    "pytest-django",
-    "pytest-timeout",
-    "pytest-xdist",
-)
 ALWAYS_THEIRS = frozenset({"torch", "triton"})  # with everything that only they need
 ONLY_AS_SOURCES = ("deepspeed",)  # pure Python, but built by whoever installs it
 NUM_LARGEST_NAMED = 5
@@ -92,7 +83,11 @@ def requirements_all(python: str) -> dict[str, list[SpecifierSet]]:
     extras = project["optional-dependencies"]
     waiting = [
         Requirement(text)
-        for text in (*project["dependencies"], *(text for extra in EXTRAS for text in extras[extra]), *TOOLS)
+        for text in (
+            *project["dependencies"],
+            *(text for extra in (*WORKER_EXTRAS, *OTHER_EXTRAS) for text in extras[extra]),
+            *TOOLS,
+        )
     ]
     found: defaultdict[str, list[SpecifierSet]] = defaultdict(list)
     seen: set[str] = set()

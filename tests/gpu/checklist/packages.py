@@ -13,28 +13,18 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from deploy.local.checklist_packages import OTHER_EXTRAS, TOOLS, WORKER_EXTRAS
 from tests.fixtures.repository import ROOT
 from tests.gpu.checklist.checking import Figures, item_main
 
-_WORKERS = ("rollout", "train")
-_OTHERS = ("control", "embedded", "data")
-_TOOLS = (
-    "hypothesis",
-    "psutil",
-    "pytest",
-    "pytest-asyncio",
-    "pytest-django",
-    "pytest-timeout",
-    "pytest-xdist",
-)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def check(device: str, _sizes: list[str], figures: Figures) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], *(name for extra in _WORKERS for name in extras[extra])]
-    others = [*(name for extra in _OTHERS for name in extras[extra]), *_TOOLS]
+    needed = [*project["dependencies"], *(name for extra in WORKER_EXTRAS for name in extras[extra])]
+    others = [*(name for extra in OTHER_EXTRAS for name in extras[extra]), *TOOLS]
     figures.note("packages", **_present([*needed, *others]))
     if missing := list(_missing(others)):
         figures.leave_out("suites and jobs", f"these packages are missing: {', '.join(missing)}")

@@ -16,16 +16,15 @@ from pathlib import Path
 
 import msgspec
 
+from seamlessflow.core.artifacts.places import CHECKPOINT_PREFIX, NUM_KEPT_CHECKPOINTS
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 
 _FORMAT_VERSION = 2
 _FORMATS_READ = (1, 2)  # 1: files that DeepSpeed wrote
-NUM_KEPT = 2
 _TAG = "state"
 _SAVING_PREFIX = ".saving-"
 _DELETING_PREFIX = ".deleting-"
-_FOLDER_PREFIX = "batch-"
 PROGRESS_NAME = "progress.json"
 _LATEST_NAME = "latest.json"
 
@@ -67,7 +66,7 @@ def checkpoint_begin(checkpoints: Path, engine: StepEngine, progress: Progress) 
     saving = Saving(
         progress,
         temporary=checkpoints / f"{_SAVING_PREFIX}{progress.batch_number}",
-        target=checkpoints / f"{_FOLDER_PREFIX}{progress.batch_number}",
+        target=checkpoints / f"{CHECKPOINT_PREFIX}{progress.batch_number}",
     )
     with _explained(saving):
         _clear_leftovers(checkpoints)
@@ -92,8 +91,8 @@ def checkpoint_finish(saving: Saving, engine: StepEngine, *, waits: bool = True)
         temporary.rename(target)
         _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=saving.progress))
         fsync_folder(checkpoints)
-        for number in _saved_batches(checkpoints)[:-NUM_KEPT]:
-            _discard(checkpoints / f"{_FOLDER_PREFIX}{number}")
+        for number in _saved_batches(checkpoints)[:-NUM_KEPT_CHECKPOINTS]:
+            _discard(checkpoints / f"{CHECKPOINT_PREFIX}{number}")
     return True
 
 
@@ -129,7 +128,7 @@ def checkpoint_load(folder: Path, engine: StepEngine) -> None:
 
 def _saved_batches(checkpoints: Path) -> list[int]:
     return sorted(
-        int(entry.name.removeprefix(_FOLDER_PREFIX)) for entry in checkpoints.glob(f"{_FOLDER_PREFIX}*")
+        int(entry.name.removeprefix(CHECKPOINT_PREFIX)) for entry in checkpoints.glob(f"{CHECKPOINT_PREFIX}*")
     )
 
 

@@ -2,9 +2,9 @@
 
 Batch n makes version (n + offset), where the offset changes only if a job was forked. For each batch: lease it, step
 (while the next batch is leased and a checkpoint is written), begin a checkpoint if due, publish. The feed hears of a
-checkpoint once it is durable. After a resume the batches up to the latest
-published version are applied again without publishing; a version that was made and saved in a checkpoint, but not
-announced before a crash, is announced first. So each batch is in the published weights exactly once, whatever crashed.
+checkpoint once it is durable. After a resume the batches up to the latest published version are applied again without
+publishing; a version that was made and saved in a checkpoint, but not announced before a crash, is announced first. So
+each batch is in the published weights exactly once, whatever crashed.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
+from seamlessflow.core.artifacts.places import NUM_KEPT_CHECKPOINTS
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
@@ -25,7 +26,6 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.clients.trainer import TrainerClient
 from seamlessflow_workers.train.checkpoint import (
-    NUM_KEPT,
     PROGRESS_NAME,
     Progress,
     Saving,
@@ -87,9 +87,8 @@ class Trainer:
         self._progress = Progress()
         self._published_version = warm_process.weights.version
         self._durable_batch = 0
-        self._checkpoint_uri: str | None = (
-            None  # of the checkpoint at `_progress`, if there is one or will be
-        )
+        # Of the checkpoint at `_progress`, if there is one or will be.
+        self._checkpoint_uri: str | None = None
         self._saving: Saving | None = None  # a checkpoint that is being written
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch after the present one
         self._arrivals = BatchArrivalEstimator()
@@ -288,7 +287,7 @@ class Trainer:
     def _keep(self, saving: Saving, *, waits: bool) -> bool:
         if not checkpoint_finish(saving, self._engine, waits=waits):
             return False
-        self._artifacts.checkpoint_keep(saving.progress.batch_number, num_kept=NUM_KEPT)
+        self._artifacts.checkpoint_keep(saving.progress.batch_number, num_kept=NUM_KEPT_CHECKPOINTS)
         return True
 
     async def _publish(self, client: TrainerClient, drained: asyncio.Event) -> bool:

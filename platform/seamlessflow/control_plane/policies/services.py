@@ -24,7 +24,7 @@ from seamlessflow.control_plane.policies.publication_rows import publication_sto
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.control_plane.trajectories.evaluation_selectors import versions_measured
-from seamlessflow.core.artifacts.places import checkpoints_place, versions_place
+from seamlessflow.core.artifacts.places import NUM_KEPT_CHECKPOINTS, checkpoints_place, versions_place
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -33,7 +33,6 @@ from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 from seamlessflow.core.types.tags import Role
 
 MAX_COUNT = 2**62
-NUM_KEPT_CHECKPOINTS = 2  # by the trainer
 LEFTOVERS_SEARCHED = timedelta(days=1)
 LEFTOVERS_REST = timedelta(seconds=30)  # a trainer killed with its job may still be exiting
 _SHA256 = re.compile("[0-9a-f]{64}")

@@ -10,6 +10,7 @@ from uuid import UUID
 
 VERSIONS, CHECKPOINTS, TRAJECTORIES, UPLOADS = "versions", "checkpoints", "trajectories", "uploads"
 CHECKPOINT_PREFIX = "batch-"
+NUM_KEPT_CHECKPOINTS = 2  # of a job: its trainer deletes older ones
 # The depth of bundles below the root: a job's folder has versions and checkpoints one level deeper than the rest.
 _DEPTH, _DEPTH_OF_NUMBERED = 2, 3
 

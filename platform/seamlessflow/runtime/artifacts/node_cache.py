@@ -208,13 +208,11 @@ class NodeCache:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(descriptor, kind)
-                if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                    return descriptor
             except BlockingIOError:
                 os.close(descriptor)
                 return None
-            except FileNotFoundError:
-                pass
+            if _is_at(path, descriptor):
+                return descriptor
             os.close(descriptor)  # it was removed with its copy while we waited
 
     def _leftovers_remove(self) -> None:
@@ -246,3 +244,11 @@ def _age_s(path: Path) -> float:
 
 def _key(tree: str, place: str) -> str:
     return f"{tree}-{hashlib.sha256(place.encode()).hexdigest()[:32]}"
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one at this path."""
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False

@@ -131,7 +131,8 @@ class EmbeddedEngine(ServedEngine):
         await self._call(act)
 
     async def _stage(self, path: Path) -> None:
-        def stage() -> None:  # returns nothing: the pool's thread may keep a result a little longer than we do
+        def stage() -> None:
+            # Returns nothing: the pool's thread may keep a result a little longer than we do.
             self._staged = self._runner.stage_weights(path)
             self.staged_bytes = [self._staged.num_bytes]
 

@@ -156,13 +156,7 @@ def run_alone(folder: Path, model: Path, planes: Planes, changes: dict[str, Any]
     folder.mkdir()
     (folder / "model").symlink_to(model)
     spec = spec_with(changes or {}, zero_stage=1)
-    trainer = TrainerProcess(folder, planes, spec)
-    try:
-        trainer.receive_until(Ready)
-        trainer.begin(1)
-        trainer.receive_until(Ended)
-    finally:
-        trainer.kill()
+    TrainerProcess(folder, planes, spec).run_phase()
     return planes.publications
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow_workers.weights.artifacts import JobArtifacts
 from tests.fixtures.trainer_harness import (
@@ -129,13 +128,7 @@ def test_trainer_continues_an_old_checkpoint_and_leaves_one_of_today(
 ) -> None:
     job = copied(old, tmp_path / "job")
     planes.publications[2] = published(2)
-    trainer = TrainerProcess(job, planes, SPEC)
-    try:
-        trainer.receive_until(Ready)
-        trainer.begin(1)
-        trainer.receive_until(Ended)
-    finally:
-        trainer.kill()
+    TrainerProcess(job, planes, SPEC).run_phase()
     assert list(planes.publications) == [2, 3]
     assert planes.publications[3].metrics["train/loss"] == old.next_loss
     written = sorted((checkpoint_of(job).with_name("batch-3") / "state").iterdir())

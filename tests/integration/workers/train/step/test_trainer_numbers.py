@@ -100,13 +100,7 @@ def test_ranks_say_nothing_of_a_sampler_where_the_data_has_none(
         planes = start_planes(num_updates=1, change=as_recorded)
         spec = {**make_spec(num_updates=1, num_ranks=num_ranks, zero_stage=2), **RECORDED}
         folder = folder_with(trainer_model, tmp_path / str(num_ranks))
-        trainer = TrainerProcess(folder, planes, spec)
-        try:
-            trainer.receive_until(Ready)
-            trainer.begin(1)
-            trainer.receive_until(Ended)
-        finally:
-            trainer.kill()
+        TrainerProcess(folder, planes, spec).run_phase()
         names.append(set(planes.publications[1].metrics))
 
     assert names[0] == names[1]

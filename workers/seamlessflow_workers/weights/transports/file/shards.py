@@ -22,9 +22,8 @@ from seamlessflow_workers.weights.safetensors_layout import safetensors_head
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
-NUM_AT_ONCE = (
-    4  # shards that a rank writes at a time; the same everywhere, because ranks gather in the same order
-)
+# Shards that a rank writes at a time; the same everywhere, because ranks gather in the same order.
+NUM_AT_ONCE = 4
 MAX_HELD_BUCKETS = 2 * NUM_AT_ONCE
 MAX_BUCKET_BYTES = 64 * 1024**2  # fetched at a time, unless one tensor is larger
 
