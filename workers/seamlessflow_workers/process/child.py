@@ -7,6 +7,7 @@ own process group, which is stopped as a whole; it has no secret of the supervis
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -16,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.process.environment import child_environment
 
 LAUNCH = Path(__file__).with_name("launch.py")
-READ_BYTES = 65_536
 PIPE_DRAIN_S = 0.2  # a grandchild may keep the pipe open
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,9 @@ class Output(Protocol):
 class ChildProcess:
     """Running until `wait` returns."""
 
-    def __init__(self, process: Running, pump: asyncio.Task[None], log: Output) -> None:
+    def __init__(self, process: Running, output: PipeReader, log: Output) -> None:
         self._process = process
-        self._pump = pump
+        self._output = output
         self._log = log
 
     @classmethod
@@ -90,7 +91,7 @@ class ChildProcess:
             raise
         finally:
             os.close(write_end)
-        return cls(process, asyncio.create_task(_pump(read_end, log)), log)
+        return cls(process, PipeReader(read_end, functools.partial(_write, log)), log)
 
     @property
     def pid(self) -> int:
@@ -99,7 +100,7 @@ class ChildProcess:
     async def wait(self) -> str:
         """Return how it ended: exit code or signal, and its last line of output."""
         code = await self._process.wait()
-        await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
+        await self._output.wait_closed(timeout_s=PIPE_DRAIN_S)
         ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         return f"{ending}; last line: {self._log.last_line}" if self._log.last_line else ending
 
@@ -111,8 +112,8 @@ class ChildProcess:
                 await self._process.wait()
         self._signal_group(signal.SIGKILL)
         await self._process.wait()
-        await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
-        self._pump.cancel()
+        await self._output.wait_closed(timeout_s=PIPE_DRAIN_S)
+        self._output.close()
 
     def kill(self) -> None:
         """Kill the whole group at once, because a stopped process reacts to no other signal."""
@@ -137,19 +138,6 @@ async def _launch(
         env=environment,
         start_new_session=True,
     )
-
-
-async def _pump(read_end: int, log: Output) -> None:
-    reader = asyncio.StreamReader(limit=READ_BYTES)
-    with open(read_end, "rb", buffering=0) as pipe:  # noqa: ASYNC230 - a descriptor, not a path
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
-        try:
-            while chunk := await reader.read(READ_BYTES):
-                _write(log, chunk)
-        finally:
-            transport.close()
 
 
 def _write(log: Output, chunk: bytes) -> None:

@@ -67,6 +67,7 @@ class Doorbell:
             return f"could not be started: {error}"
         finally:
             listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)  # it no longer watches the descriptor
             ours.close()
 
     def _command(self, wake_up_fd: int) -> ChildCommand:

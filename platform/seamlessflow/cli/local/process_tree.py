@@ -17,13 +17,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.identity import Identity, same_identity, wrapped
 from seamlessflow.cli.local.log_files import RotatedLog, log_tail
+from seamlessflow.runtime.pipe_reader import PipeReader
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -33,7 +33,6 @@ FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 STABLE_AFTER_S = 10.0
 LAST_WORDS_S = 1.0
-PIPE_CHUNK_BYTES = 64 * 1024
 
 
 class ProcessState(StrEnum):
@@ -87,7 +86,7 @@ class ManagedProcess:
     state: ProcessState = ProcessState.STARTING
     num_restarts: int = 0
     process: asyncio.subprocess.Process | None = None
-    pump: asyncio.Task[None] | None = None
+    output: PipeReader | None = None  # of the process, or of the last one
     keeper: asyncio.Task[None] | None = None
 
     @property
@@ -202,11 +201,9 @@ async def _end(managed: ManagedProcess) -> None:
             await managed.keeper
     if managed.process is not None:
         await _terminate(managed.process, managed.spec)
-    if managed.pump is not None:
-        # A grandchild may hold the pipe a moment longer; the wait for its last output is limited.
-        await asyncio.wait({managed.pump}, timeout=LAST_WORDS_S)
-        managed.pump.cancel()
-        await asyncio.gather(managed.pump, return_exceptions=True)
+    if managed.output is not None:
+        await managed.output.wait_closed(timeout_s=LAST_WORDS_S)  # a grandchild may hold the pipe longer
+        managed.output.close()
     managed.state = ProcessState.STOPPED
     managed.log.close()
 
@@ -228,26 +225,17 @@ async def _spawn(spec: ProcessSpec, *, stdout: int, stderr: int) -> asyncio.subp
 async def _spawn_logged(managed: ManagedProcess) -> asyncio.subprocess.Process:
     # Our own pipe: with asyncio's, `wait` would block while a grandchild holds the other end.
     read_end, write_end = os.pipe()
-    output = os.fdopen(read_end, "rb", buffering=0)
     try:
         process = await _spawn(managed.spec, stdout=write_end, stderr=asyncio.subprocess.STDOUT)
     except BaseException:
-        output.close()
+        os.close(read_end)
         raise
     finally:
         os.close(write_end)
-    managed.pump = asyncio.create_task(_pump(output, managed.log), name=f"log of {managed.spec.name}")
+    if managed.output is not None:
+        managed.output.close()
+    managed.output = PipeReader(read_end, managed.log.write)
     return process
-
-
-async def _pump(output: FileIO, log: RotatedLog) -> None:
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), output
-    )
-    with contextlib.closing(transport):
-        while chunk := await reader.read(PIPE_CHUNK_BYTES):
-            log.write(chunk)
 
 
 async def _until_ready(managed: ManagedProcess, process: asyncio.subprocess.Process) -> None:

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import msgspec
 
 from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
 from seamlessflow.core.extensions.declarations import EnvironmentContext
+from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.users import session_user
@@ -48,7 +49,10 @@ class CommandEnvironment:
         self._command = tuple(command)
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
-        async with _tail_pipe(OUTPUT_TAIL_BYTES) as output, _tail_pipe(ERROR_TAIL_BYTES) as errors:
+        with (
+            contextlib.closing(_Tail(OUTPUT_TAIL_BYTES)) as output,
+            contextlib.closing(_Tail(ERROR_TAIL_BYTES)) as errors,
+        ):
             async with session_user() as user_id:
                 with _own_folder(user_id) as folder:
                     variables = _variables(task, policy, folder, user_id)
@@ -57,7 +61,7 @@ class CommandEnvironment:
                         code = await process.wait()
                     finally:
                         await _end(process)
-            await _until_closed(output, errors)
+            await asyncio.gather(output.wait_closed(), errors.wait_closed())
             return _outcome(self._command[0], code, output.data, errors.data)
 
     async def close(self) -> None:
@@ -100,48 +104,38 @@ def create(context: EnvironmentContext) -> CommandEnvironment:
     return CommandEnvironment(context.section.command)
 
 
-class _Tail(asyncio.Protocol):
+class _Tail:
     """Keeps the last bytes that came through a pipe.
 
     It replaces asyncio's own pipes, with which waiting for a process also waits for others that inherited its output.
     """
 
-    def __init__(self, limit_bytes: int, write_end: int) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.data = b""
-        self.write_end: int | None = write_end
-        self.closed = asyncio.Event()
+        read_end, self._write_end = os.pipe()
+        self._is_write_end_open = True
+        self._reader = PipeReader(read_end, self._take)
 
-    def data_received(self, data: bytes) -> None:
-        self.data = (self.data + data)[-self._limit_bytes :]
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self.closed.set()
+    @property
+    def write_end(self) -> int:
+        return self._write_end
 
     def close_write_end(self) -> None:
-        if self.write_end is not None:
-            os.close(self.write_end)
-            self.write_end = None
+        if self._is_write_end_open:
+            self._is_write_end_open = False
+            os.close(self._write_end)
 
+    def close(self) -> None:
+        self.close_write_end()
+        self._reader.close()
 
-@contextlib.asynccontextmanager
-async def _tail_pipe(limit_bytes: int) -> AsyncIterator[_Tail]:
-    read_end, write_end = os.pipe()
-    tail = _Tail(limit_bytes, write_end)
-    reading = os.fdopen(read_end, "rb", buffering=0)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, reading)
-    try:
-        yield tail
-    finally:
-        tail.close_write_end()
-        transport.close()
+    async def wait_closed(self) -> None:
+        """Wait for its end, but not long: a process that left the group may keep the pipe open."""
+        await self._reader.wait_closed(timeout_s=CLOSE_GRACE_S)
 
-
-async def _until_closed(*tails: _Tail) -> None:
-    with contextlib.suppress(TimeoutError):  # a process that left the group may keep the pipe open
-        async with asyncio.timeout(CLOSE_GRACE_S):
-            for tail in tails:
-                await tail.closed.wait()
+    def _take(self, data: bytes) -> None:
+        self.data = (self.data + data)[-self._limit_bytes :]
 
 
 @contextlib.contextmanager
