@@ -1,6 +1,6 @@
 """One installation for all acceptance tests that need none of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,34 @@ from tests.fixtures.example_extension import environ_with
 # The visitor's fixtures, for every test of this folder.
 __all__ = ["browser", "complaints", "page", "visitor"]
 
+HAS_FAILED = pytest.StashKey[bool]()
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "acceptance" in item.path.parts:
             item.add_marker(pytest.mark.acceptance)
             item.add_marker(pytest.mark.timeout(420))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[HAS_FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_job_left_by_a_failure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cancel what a test that failed has left on the shared installation, so that the next ones have its machines."""
+    yield
+    if HAS_FAILED in request.node.stash and "platform" in request.fixturenames:
+        installation: PlatformProcess = request.getfixturevalue("platform")
+        with installation.client() as client:
+            for job in client.job_list():
+                if job["ended_at"] is None:
+                    client.job_edit(job["id"], "cancel", reason="its test failed")
 
 
 @pytest.fixture(scope="session")
