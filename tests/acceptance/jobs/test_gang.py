@@ -1,5 +1,5 @@
-"""Two machines that also roll out train together in turns, through kills and a retag; nothing is
-lost or duplicated."""
+"""Two machines that also roll out train together in turns, through kills and retags; nothing is lost
+or duplicated. A gang between bounds goes on with what is left."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from tests.acceptance.platform_process import PlatformProcess, eventually, kill_
 from tests.acceptance.steering import rest_tags_set
 
 NUM_UPDATES = 10  # what is done to a gang has to come before its end
+MANY_UPDATES = 10_000  # more than come to an end
 BOTH = ["rollout", "train"]
 Victims = Callable[[PlatformProcess], list[psutil.Process]]
 
@@ -34,6 +35,13 @@ def two_that_train(platform: PlatformProcess) -> Iterator[None]:
     rest_tags_set(platform, "beta", ["rollout"], reason="the test is over")
 
 
+@pytest.fixture
+def gamma_rolls_out(platform: PlatformProcess) -> Iterator[None]:
+    rest_tags_set(platform, "gamma", ["agent", "rollout"], reason="has an engine beside the agents")
+    yield
+    rest_tags_set(platform, "gamma", ["agent"], reason="the test is over")
+
+
 def gang_spec(model_root: Path, **train: Any) -> dict[str, Any]:
     return calculator_spec(model_root, num_updates=NUM_UPDATES, num_machines=2, zero_stage=2, **train)
 
@@ -45,6 +53,11 @@ def gangs_of(client: Client, job_id: str) -> dict[int, list[dict[str, Any]]]:
         if phase["role"] == "train":
             gangs[phase["fence"]].append(phase)
     return gangs
+
+
+def sizes_of(client: Client, job_id: str, *, after: int = 0) -> Counter[int]:
+    """Return how many gangs had each number of machines, of those whose fence is above `after`."""
+    return Counter(len(members) for fence, members in gangs_of(client, job_id).items() if fence > after)
 
 
 def seconds_of(client: Client, job_id: str) -> dict[str, Counter[str]]:
@@ -123,6 +136,33 @@ def test_retagging_a_member_ends_the_gang_and_undoing_it_brings_the_gang_back(
 
         job = client.job_wait(job_id)
         assert job["latest_version"] == NUM_UPDATES, job["state_reason"]
+        assert_audit_holds(client, job_id)
+        states = Counter(phase["state"] for members in gangs_of(client, job_id).values() for phase in members)
+        assert set(states) == {"ended"}, states
+
+
+@pytest.mark.usefixtures("gamma_rolls_out")
+def test_a_gang_between_bounds_trains_on_what_is_left_and_grows_again(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    """One machine rolls out all turns of the job, so nobody needs the other two when a turn to train begins."""
+    with platform.client() as client:
+        spec = gang_spec(model_root)
+        spec["train"] |= {"num_machines": {"min": 1, "max": 2}, "num_updates": MANY_UPDATES}
+        job_id = client.job_submit(spec)["id"]
+        eventually(lambda: sizes_of(client, job_id)[2], timeout_s=120, what="a gang of two")
+
+        rest_tags_set(platform, "beta", ["rollout"], reason="it shall not train")
+        fence = max(gangs_of(client, job_id))
+        eventually(lambda: sizes_of(client, job_id, after=fence)[1], timeout_s=120, what="a gang of one")
+        wait_for_version(client, job_id, client.job_get(job_id)["latest_version"] + 2)
+        rest_tags_set(platform, "beta", BOTH, reason="it shall train again")
+        fence = max(gangs_of(client, job_id))
+        eventually(lambda: sizes_of(client, job_id, after=fence)[2], timeout_s=120, what="two again")
+        wait_for_version(client, job_id, client.job_get(job_id)["latest_version"] + 2)
+
+        client.job_edit(job_id, "cancel", reason="seen")
+        eventually(lambda: client.job_get(job_id)["ended_at"], timeout_s=60, what="the end of the job")
         assert_audit_holds(client, job_id)
         states = Counter(phase["state"] for members in gangs_of(client, job_id).values() for phase in members)
         assert set(states) == {"ended"}, states
