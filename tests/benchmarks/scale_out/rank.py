@@ -24,7 +24,7 @@ from seamlessflow_workers.train import preload as preload  # what is imported la
 from seamlessflow_workers.train.step import policy
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import deepspeed, process_group
-from tests.fixtures.anonymous_memory import PeakWatch, anonymous_bytes
+from tests.fixtures.anonymous_memory import PeakWatch, anonymous_bytes, freed_memory_keep_little
 from tests.fixtures.trainer_harness import JOB, batch_of_arrays
 
 NUM_SAMPLES = 4
@@ -37,6 +37,7 @@ class Trial(msgspec.Struct, frozen=True):
     num_steps: int = 0  # 0: it ends when the model is loaded
     num_tokens: int = 256  # of a step's batch
     loads_whole: bool = False  # as if the model's files could not be read tensor by tensor
+    keeps_freed: bool = True  # as glibc does, else only what is in use counts
 
 
 class _Loaded(Exception):
@@ -44,6 +45,8 @@ class _Loaded(Exception):
 
 
 def main(model: Path, trial: Trial) -> None:
+    if not trial.keeps_freed:
+        freed_memory_keep_little()
     torch.ones(8).sum()  # what torch sets up at its first operation is not the model's
     spec = JobSpec.model_validate(trial.spec)
     row: dict[str, Any] = {"case": str(torch.distributed.get_rank()), "steps": [], "metrics": []}

@@ -1,7 +1,8 @@
 """Memory and time of two ranks that share the sequences of a tree, against ranks that each have all of its tokens.
 
 The memory of a rank is what forward and backward pass add at their peak to the model and its gradients: activations,
-logits and what attention and exchanges need in passing. Each rank is one thread. Trees are half prompt, half branches.
+logits and what attention and exchanges need in passing, without what the heap keeps of it. Each rank is one thread.
+Trees are half prompt, half branches.
 """
 
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row

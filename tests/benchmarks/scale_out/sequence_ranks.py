@@ -1,8 +1,8 @@
 """Run by two ranks of a launcher with a number of tokens and one of timed passes: gradients of one tree, two ways.
 
 Alone, each rank has all tokens; both compute at the same time, so that both cores are as busy as when they share the
-sequence. Prints one JSON line per rank: by how many bytes a pass exceeds at its peak what was in use before it, and the
-seconds of the timed passes, which take turns.
+sequence. Prints one JSON line per rank: by how many bytes in use a pass exceeds at its peak what was in use before it,
+and the seconds of the timed passes, which take turns.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from seamlessflow_workers.train.step.micro_batches import MicroBatch
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.step.process_group import process_group
 from seamlessflow_workers.train.trees.support import tree_attention_enable
-from tests.fixtures.anonymous_memory import PeakWatch, anonymous_bytes
+from tests.fixtures.anonymous_memory import PeakWatch, anonymous_bytes, freed_memory_keep_little
 
 MODEL: dict[str, Any] = {
     "vocab_size": 1024, "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
@@ -97,6 +97,7 @@ def side_of(num_sharing: int, num_tokens: int) -> Side:
 
 
 def main(num_tokens: int, num_repeats: int) -> None:
+    freed_memory_keep_little()  # before the heap grows: what fits there is taken from it
     sides = {
         "alone": side_of(1, num_tokens),
         "shared": side_of(torch.distributed.get_world_size(), num_tokens),

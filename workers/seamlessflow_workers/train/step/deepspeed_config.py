@@ -1,7 +1,8 @@
 """DeepSpeed's configuration for a job: takes its spec and returns what `deepspeed.initialize` expects.
 
 Sizes are numbers of elements. Stage 3's limits are below DeepSpeed's defaults (a billion), with which a rank would hold
-a model of a billion weights whole between forward and backward pass.
+a model of a billion weights whole between forward and backward pass, and AdamW would need twice a rank's weights for
+what it computes in between.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from seamlessflow_workers.train.step.expert_ranks import expert_settings
 
 _BUCKET = 50_000_000  # of gradients that are reduced together, and of weights that are fetched ahead
 _LIVE = 100_000_000  # weights that are gathered at a time
+_GROUP = 50_000_000  # of a rank's weights, with which the optimizer takes its step before the next ones
 _NAMES = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16"}
 
 
@@ -53,6 +55,7 @@ def _zero(stage: int) -> dict[str, Any]:
         "stage3_prefetch_bucket_size": _BUCKET,
         "stage3_max_live_parameters": _LIVE,
         "stage3_max_reuse_distance": _LIVE,
+        "sub_group_size": _GROUP,
     }
 
 

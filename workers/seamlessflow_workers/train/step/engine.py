@@ -51,6 +51,7 @@ from seamlessflow_workers.train.step.publishing import shards_of_all_ranks
 from seamlessflow_workers.train.step.reference import Reference, reference_copied, reference_partitioned
 from seamlessflow_workers.train.step.updates import Updates
 from seamlessflow_workers.train.step_engine import DeviceUse
+from seamlessflow_workers.weights.freed_memory import freed_memory_return
 from seamlessflow_workers.weights.manifest import ShardEntry
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.sealed_shards import SealedShards
@@ -123,6 +124,7 @@ class TrainEngine:
             logprobs=self._logprobs,
             critic=self._critic,
         )
+        freed_memory_return()  # DeepSpeed has copied the weights; the pieces that it freed stay in the heap
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         """Train on a batch, from step number `optimizer_step` (from 1) on; `step_version` is the version before it."""

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 from torch import Tensor
 
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow_workers.train.step import deepspeed_config
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.trainer_harness import make_spec
@@ -25,13 +27,15 @@ from tests.integration.workers.train.step.trainer_critic_check import CRITIC, ba
 TAG = "state"
 METRICS = ("train/loss", "train/grad_norm")
 MOMENTS = ("exp_avg", "exp_avg_sq")
-# By name: number format, ZeRO stage of the writer, that of the reader, other changes of the spec.
+# By name: number format, ZeRO stage of the writer, that of the reader, other changes of the spec, and how many elements
+# the optimizer steps at a time, if fewer than usual.
 CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "float32 0": ("float32", 0, 0, {}),
     "float32 1": ("float32", 1, 1, {}),
     "float32 2 to 3": ("float32", 2, 3, {}),
     "float32 3": ("float32", 3, 3, {}),
     "float32 3 to 0": ("float32", 3, 0, {}),
+    "float32 3 in groups": ("float32", 3, 3, {"group": 3000}),
     "bfloat16 0 to 1": ("bfloat16", 0, 1, {}),
     "bfloat16 1 to 0": ("bfloat16", 1, 0, {}),
     "bfloat16 3": ("bfloat16", 3, 3, {}),
@@ -47,7 +51,11 @@ def engine_of(model: Path, name: str, *, is_writer: bool) -> TrainEngine:
     plain = make_spec(zero_stage=writers if is_writer else readers, **changes.get("train", {}))
     algorithm = changes.get("algorithm", plain["algorithm"])
     own = {"model": {"source": "artifact://test", "dtype": dtype}, "algorithm": algorithm}
-    return TrainEngine(model, JobSpec.model_validate({**plain, **own}))
+    group = changes.get("group", deepspeed_config._GROUP)
+    with patch.object(deepspeed_config, "_GROUP", group):
+        engine = TrainEngine(model, JobSpec.model_validate({**plain, **own}))
+    assert "group" not in changes or len(engine._engine.optimizer.fp16_groups) > 1
+    return engine
 
 
 def engines_of(engine: TrainEngine) -> list[Any]:
