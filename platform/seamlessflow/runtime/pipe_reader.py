@@ -1,12 +1,13 @@
 """Reads a pipe as bytes arrive, without a task, on whichever event loop runs.
 
 It takes the read end and a function for what arrives. Invariant: it alone owns the descriptor and closes it once, at
-the pipe's end or at `close`. The loops' own pipe transports want a file object instead, and uvloop's closes the
-descriptor's number before the object does: whatever got the same number in between, a connection of somebody else or
-a file, would be closed as well.
+the pipe's end or at `close`. The loops' own pipe transports take a file object that owns the descriptor too, and
+uvloop's transport closes the number by itself. Whichever of the two comes second may close a file or a connection of
+somebody else that has got the same number.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -32,11 +33,9 @@ class PipeReader:
 
     async def wait_closed(self, *, timeout_s: float) -> None:
         """Wait for the end of the pipe, but no longer than that: another process may hold the other end."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.closed.wait()
-        except TimeoutError:
-            return
 
     def _read(self) -> None:
         try:

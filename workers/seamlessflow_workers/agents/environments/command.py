@@ -113,18 +113,14 @@ class _Tail:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.data = b""
-        read_end, self._write_end = os.pipe()
+        read_end, self.write_end = os.pipe()
         self._is_write_end_open = True
         self._reader = PipeReader(read_end, self._take)
-
-    @property
-    def write_end(self) -> int:
-        return self._write_end
 
     def close_write_end(self) -> None:
         if self._is_write_end_open:
             self._is_write_end_open = False
-            os.close(self._write_end)
+            os.close(self.write_end)
 
     def close(self) -> None:
         self.close_write_end()

@@ -15,7 +15,7 @@ from seamlessflow_workers.train.step.expert_ranks import expert_settings
 
 _BUCKET = 50_000_000  # of gradients that are reduced together, and of weights that are fetched ahead
 _LIVE = 100_000_000  # weights that are gathered at a time
-_GROUP = 50_000_000  # of a rank's weights, with which the optimizer takes its step before the next ones
+_GROUP = 50_000_000  # of a rank's weights, which the optimizer steps together
 _NAMES = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16"}
 
 
