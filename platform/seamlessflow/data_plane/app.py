@@ -256,4 +256,7 @@ class Gateway:
 
 async def _refuse(send: Send, error: ApiError, bare: TurnRoute | CountTokensRoute | None) -> None:
     """Send an error in the form of the dialect that was spoken."""
-    await send_error(send, error, bare.error_body(error) if bare else error.body)
+    if bare is None:
+        await send_error(send, error, error.body)
+    else:
+        await send_error(send, error, bare.error_body(error), status=bare.error_status(error))

@@ -63,6 +63,29 @@ class ApiError(Exception):
         return ErrorDetail(message=self.message, type=kind, param=self.param, code=self.code)
 
 
+class ContextTooLong(ApiError):
+    """The prompt leaves no room for an answer. Clients that know the words of their API make it shorter and go on.
+
+    `num_tokens` is a lower bound if the text is so long that it was not tokenised. The message has the words of Chat
+    Completions; a dialect with other words has them from `worded`.
+    """
+
+    def __init__(
+        self, num_tokens: int, max_tokens: int, message: str = "", *, param: str = "messages"
+    ) -> None:
+        said = message or (
+            f"This model's maximum context length is {max_tokens} tokens. However, your messages resulted in "
+            f"{num_tokens} tokens. Please reduce the length of the messages."
+        )
+        super().__init__(HTTPStatus.BAD_REQUEST, said, param=param, code="context_length_exceeded")
+        self.num_tokens, self.max_tokens = num_tokens, max_tokens
+
+    def worded(self, message: str, *, param: str = "messages") -> "ContextTooLong":
+        """Return the same error in the words of another API, which may name the numbers of tokens in braces."""
+        said = message.format(num_tokens=self.num_tokens, max_tokens=self.max_tokens)
+        return ContextTooLong(self.num_tokens, self.max_tokens, said, param=param)
+
+
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     return ApiError(HTTPStatus.BAD_REQUEST, message, param=param, code=code)
 

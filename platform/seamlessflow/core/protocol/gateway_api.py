@@ -243,7 +243,7 @@ MESSAGES = Operation(
         400: _message_refused(_REFUSED_TURN),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
-        503: _message_refused(_UNAVAILABLE_TURN),
+        529: _message_refused(_UNAVAILABLE_TURN),
     },
 )
 COUNT_TOKENS = Operation(
@@ -259,7 +259,7 @@ COUNT_TOKENS = Operation(
         400: _message_refused("The body is invalid, or the messages cannot be rendered."),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
-        503: _message_refused("The gateway or its database is temporarily unavailable."),
+        529: _message_refused("The gateway or its database is temporarily unavailable."),
     },
 )
 MODELS = Operation(

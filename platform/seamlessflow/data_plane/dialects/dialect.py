@@ -46,5 +46,8 @@ class Dialect(Protocol[Options]):
 
     def reply(self, turn: Turn, request: TurnRequest[Options], *, created_s: int) -> Reply: ...
 
+    def status(self, error: ApiError) -> int:
+        """Return the status of a refusal: an API may have one of its own for an error."""
+
     def error(self, error: ApiError) -> bytes:
-        """Return the body of a refusal."""
+        """Return the body of a refusal, in the words by which the clients of this API know the error."""

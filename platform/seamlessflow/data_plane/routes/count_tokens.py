@@ -25,6 +25,9 @@ class CountTokensRoute:
         self._planner = planner
         self._dialect = MessagesDialect()
 
+    def error_status(self, error: ApiError) -> int:
+        return self._dialect.status(error)
+
     def error_body(self, error: ApiError) -> bytes:
         return self._dialect.error(error)
 

@@ -69,9 +69,9 @@ async def send_whole(
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: ApiError, body: bytes) -> None:
+async def send_error(send: Send, error: ApiError, body: bytes, *, status: int | None = None) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    await send_whole(send, body, status=error.status, headers=headers)
+    await send_whole(send, body, status=status or error.status, headers=headers)
 
 
 def header(scope: Scope, name: bytes) -> str:

@@ -13,7 +13,7 @@ from seamlessflow.core.job_spec import EngineKind, ThinkingRetention
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
-from seamlessflow.data_plane.errors import bad_request
+from seamlessflow.data_plane.errors import ContextTooLong, bad_request
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.rendering.prompt import (
     AskedPrompt,
@@ -152,10 +152,5 @@ def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) ->
     spec = session.job.spec
     room = spec.model.max_model_len - plan.num_prompt_tokens
     if room < 1:
-        raise bad_request(
-            f"This model's maximum context length is {spec.model.max_model_len} tokens, but the messages have "
-            f"{plan.num_prompt_tokens} tokens.",
-            param="messages",
-            code="context_length_exceeded",
-        )
+        raise ContextTooLong(plan.num_prompt_tokens, spec.model.max_model_len)
     return min(room, spec.rollout.max_tokens_per_turn, max_tokens or room)

@@ -91,6 +91,9 @@ class TurnRoute:
         self._manager = manager
         self._clock = clock
 
+    def error_status(self, error: ApiError) -> int:
+        return self._dialect.status(error)
+
     def error_body(self, error: ApiError) -> bytes:
         return self._dialect.error(error)
 

@@ -15,5 +15,8 @@ class ChatDialect:
     def reply(self, turn: Turn, request: ChatRequest, *, created_s: int) -> ChatReply:
         return ChatReply(turn, request.options, created_s=created_s)
 
+    def status(self, error: ApiError) -> int:
+        return error.status
+
     def error(self, error: ApiError) -> bytes:
         return error.body

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from seamlessflow.data_plane.dialects.messages.errors import message_error
+from seamlessflow.data_plane.dialects.messages.errors import message_error, message_status
 from seamlessflow.data_plane.dialects.messages.reply import MessagesReply
 from seamlessflow.data_plane.dialects.messages.request import MessagesRequest, messages_request_parse
 from seamlessflow.data_plane.errors import ApiError
@@ -17,6 +17,9 @@ class MessagesDialect:
 
     def reply(self, turn: Turn, request: MessagesRequest, *, created_s: int) -> MessagesReply:
         return MessagesReply(turn, request.options)
+
+    def status(self, error: ApiError) -> int:
+        return message_status(error)
 
     def error(self, error: ApiError) -> bytes:
         return msgspec.json.encode(message_error(error))

@@ -51,6 +51,7 @@ class HelperReply(msgspec.Struct, frozen=True, array_like=True):
     outcome: HelperOutcome
     prompt: Prompt | None = None
     message: str = ""
+    num_tokens: tuple[int, int] = (0, 0)  # of a text that is too long: at least, and the model's context
 
 
 def main() -> int:
@@ -80,7 +81,7 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
     except TailNotEnough:
         return HelperReply(HelperOutcome.TAIL_NOT_ENOUGH)
     except TextTooLong as error:
-        return HelperReply(HelperOutcome.TEXT_TOO_LONG, message=str(error))
+        return HelperReply(HelperOutcome.TEXT_TOO_LONG, num_tokens=(error.num_tokens, error.max_tokens))
     except (TemplateRefused, ModelUnusable) as error:
         return HelperReply(HelperOutcome.REFUSED, message=str(error))
     except InvalidGuideError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.errors import ApiError, ContextTooLong, bad_request
 from seamlessflow.data_plane.turns.rendering.helper import HelperOutcome, HelperReply
 from seamlessflow.data_plane.turns.rendering.helper_process import HelperProcess, Work
 from seamlessflow.data_plane.turns.rendering.prompt import AskedPrompt, Prompt, TailNotEnough
@@ -166,6 +166,8 @@ class PromptHelpers:
                 _resolve(work, reply.prompt)
             case HelperOutcome.TAIL_NOT_ENOUGH:
                 _resolve(work, TailNotEnough())
+            case HelperOutcome.TEXT_TOO_LONG:
+                _resolve(work, ContextTooLong(*reply.num_tokens))
             case HelperOutcome.REFUSED:
                 _resolve(
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)

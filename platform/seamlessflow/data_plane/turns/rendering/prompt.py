@@ -79,7 +79,11 @@ class TailNotEnough(ValueError):
 
 
 class TextTooLong(ValueError):
-    """The text cannot fit the model's context, however it is tokenised."""
+    """The text cannot fit the model's context, however it is tokenised: it has at least `num_tokens`."""
+
+    def __init__(self, num_tokens: int, max_tokens: int) -> None:
+        super().__init__(f"the text has at least {num_tokens} tokens, and the context {max_tokens}")
+        self.num_tokens, self.max_tokens = num_tokens, max_tokens
 
 
 def prompt_make(
@@ -91,10 +95,7 @@ def prompt_make(
     """
     full, cut, new, is_of_tail = _joined(text, request)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
-        raise TextTooLong(
-            f"their text has {len(new)} characters, too many for the model's maximum context length of "
-            f"{request.max_tokens} tokens"
-        )
+        raise TextTooLong(-(-len(new) // MAX_CHARS_PER_TOKEN), request.max_tokens)
     if len(new) > LONG_TEXT_CHARS:
         on_long_text()
     think = text.family.think
