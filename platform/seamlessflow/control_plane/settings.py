@@ -12,6 +12,7 @@ from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
 from seamlessflow.runtime.artifacts.opening import ACCEPTED as ACCEPTED_ROOTS
 from seamlessflow.runtime.artifacts.opening import InvalidRoot, local_folder, root_url
+from seamlessflow.runtime.logs import LINE
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 _PACKAGE = "seamlessflow.control_plane"
@@ -207,7 +208,7 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {"line": {"()": "seamlessflow.runtime.logs.UtcFormatter", "fmt": LINE}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import resource
 import socket
@@ -17,6 +16,7 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import JSON
 from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait, role_report
 from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
+from seamlessflow.runtime.logs import log_to_stderr
 
 BACKLOG = 2048
 KEEPALIVE_TIMEOUT_S = 75
@@ -25,9 +25,7 @@ STOP_TIMEOUT_S = 5
 
 def main() -> int:
     arguments = _arguments()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr()
     try:
         settings = settings_read(os.environ, host=arguments.host, port=arguments.port)
         asyncio.run(_database_ready(settings.database_url))

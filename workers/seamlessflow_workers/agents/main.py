@@ -35,6 +35,7 @@ from seamlessflow.core.protocol.child import (
 )
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.runtime.extensions import UnusableExtension
+from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.phase import AgentPhase, DrainSignal
@@ -57,7 +58,7 @@ def main(make_environment: MakeEnvironment = environment_create) -> None:
     )
     arguments = parser.parse_args()
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     warm_process = msgspec.json.decode(arguments.warm_process.read_bytes(), type=WarmProcess)
     uvloop.run(_serve(arguments.control_fd, warm_process, make_environment))
 

@@ -5,7 +5,6 @@ Exit status: 0 after SIGTERM or Ctrl-C, 1 with one line for a setting that canno
 
 import asyncio
 import dataclasses
-import logging
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
+from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.process.launch import bind_to_parent
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
 from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome, UnsafeFolder
@@ -24,7 +24,7 @@ def main(**replaced: Any) -> int:
     """Run the supervisor. `replaced` holds configuration fields without a flag, such as the programs of children."""
     # SIGTERM, not SIGKILL: when the launcher goes, gateways still get their partial tokens.
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGTERM)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     try:
         config = dataclasses.replace(read_config(sys.argv[1:], os.environ), **replaced)
         with MachineHome(config.home, name=config.name) as home:

@@ -21,6 +21,7 @@ from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready,
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow.runtime.artifacts.opening import InvalidRoot
 from seamlessflow.runtime.artifacts.store import StoreError
+from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
@@ -97,7 +98,7 @@ def main(
     )
     arguments = parser.parse_args()
     die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     warm_process = msgspec.json.decode(arguments.warm_process.read_bytes(), type=WarmProcess)
     spec = JobSpec.model_validate(warm_process.spec)
     if spec.train.num_machines > 1:

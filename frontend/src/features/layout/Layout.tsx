@@ -5,6 +5,7 @@ import { useMe } from "../../api/queries";
 import { KindPatterns } from "../../charts/lanes/KindPatterns";
 import { Icon } from "../../ui/Icon";
 import { ThemeToggle } from "../../ui/theme/ThemeToggle";
+import { zoneSaid } from "../../ui/words/format";
 import { LineBadge } from "./LineBadge";
 import { SignOut } from "./SignOut";
 
@@ -57,6 +58,9 @@ export function Layout({ children }: { children: ReactNode }) {
         </nav>
         <div className="side-end">
           <LineBadge />
+          <span className="side-zone" title="Pages show times in this zone. Logs are in UTC." data-testid="zone">
+            Times: {zoneSaid()}
+          </span>
           <div className="side-user">
             <span className="side-name" title={me?.username}>
               {me?.username}

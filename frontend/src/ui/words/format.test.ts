@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { age, bytes, decimal, duration, figure, integer, percent, versions } from "./format";
+import { age, bytes, decimal, duration, figure, integer, percent, utcClock, versions, zoneSaid } from "./format";
 
 it("shows a duration in at most two units", () => {
   expect([900, 45_000, 61_000, 3_700_000, 90_000_000].map(duration)).toEqual([
@@ -29,4 +29,11 @@ it("rounds bytes, shares and ages", () => {
 it("shows a range of one version as a single number", () => {
   expect(versions(3, 3)).toBe("3");
   expect(versions(3, 5)).toBe("3–5");
+});
+
+it("names the zone of a time", () => {
+  const at = new Date("2026-11-27T15:55:54Z");
+  expect(utcClock(at.getTime())).toBe("15:55:54 UTC");
+  expect(zoneSaid(at, "Asia/Tokyo")).toBe("Asia/Tokyo (GMT+9)");
+  expect(zoneSaid(at, "UTC")).toBe("UTC");
 });

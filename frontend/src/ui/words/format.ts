@@ -30,6 +30,18 @@ export function clock(ms: number | null): string {
   return ms === null ? NONE : new Date(ms).toLocaleTimeString(LOCALE);
 }
 
+/** A time of day as logs have it. */
+export function utcClock(ms: number): string {
+  return `${new Date(ms).toLocaleTimeString(LOCALE, { timeZone: "UTC" })} UTC`;
+}
+
+/** The zone in which pages show times: `Asia/Tokyo (GMT+9)`. */
+export function zoneSaid(at = new Date(), timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone): string {
+  const parts = new Intl.DateTimeFormat(LOCALE, { timeZone, timeZoneName: "shortOffset" }).formatToParts(at);
+  const offset = parts.find(({ type }) => type === "timeZoneName")?.value ?? "";
+  return timeZone === "UTC" ? timeZone : `${timeZone} (${offset})`;
+}
+
 export function moment(ms: number | null): string {
   if (ms === null) return NONE;
   const parts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;

@@ -9,7 +9,6 @@ The serving modules are imported late, so that a wrong argument is reported befo
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.process.launch import bind_to_parent
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def arguments_parse(parser: argparse.ArgumentParser, *, counts: Iterable[str] = 
     for name in ("max_model_len", "slots", "max_num_queued_requests", *counts):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     return arguments
 
 

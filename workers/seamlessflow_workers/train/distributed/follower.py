@@ -9,6 +9,7 @@ import socket
 import sys
 
 from seamlessflow.core.liveness.device_errors import is_device_error
+from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.control import die_with_parent, end_process
 from seamlessflow_workers.train.distributed.rank_commands import Load, carry_out, command_receive
@@ -22,7 +23,7 @@ EXIT_NOT_LOADED = 2
 
 def main(descriptor: int) -> None:
     die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     connection = socket.socket(fileno=descriptor)
     try:
         load = command_receive(connection)

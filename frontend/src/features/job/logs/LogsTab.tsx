@@ -6,7 +6,7 @@ import { useManyPhases } from "../../../api/queries";
 import type { PhaseRow } from "../../../live/rows";
 import { Loading } from "../../../ui/Loading";
 import { Problem } from "../../../ui/Problem";
-import { bytes, clock, integer, plural } from "../../../ui/words/format";
+import { bytes, integer, plural, utcClock } from "../../../ui/words/format";
 import { phasesInOrder, withLive } from "../phases/phaseRows";
 import type { TabProps } from "../tab";
 import { type Lane, lanesOf, neighbours } from "./logPlan";
@@ -158,5 +158,5 @@ function LogText({ text }: { text: string }) {
 }
 
 function phaseSaid(phase: PhaseRow): string {
-  return `${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence}, ${phase.state}`;
+  return `${phase.role} on ${phase.machine}, ${utcClock(phase.leased_at)}, fence ${phase.fence}, ${phase.state}`;
 }

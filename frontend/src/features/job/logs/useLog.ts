@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
 import type { PhaseRow } from "../../../live/rows";
-import { bytes, clock } from "../../../ui/words/format";
+import { bytes, utcClock } from "../../../ui/words/format";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
@@ -72,7 +72,7 @@ export function useLog(key: string, phases: readonly PhaseRow[], stream: string)
 }
 
 function headingOf(phase: PhaseRow): string {
-  return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
+  return `── ${phase.role} on ${phase.machine}, ${utcClock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 
 /** A long log keeps its beginning and its newest lines. The lines between them are deleted. */
