@@ -39,7 +39,7 @@ test("the reward is the mean of the last updates, and the pace counts to the end
   expect(said.get("Updates per minute, including pauses")).toEqual(["3", "–"]);
 });
 
-test("a chart has one line per job, and metrics of only one job are drawn alone", () => {
+test("a chart has one line per job, in the same order even if a job lacks the metric, so that colours stay", () => {
   const { first } = pairsOf(side("a", [0.1, 0.2]), side("b", [0.3, 0.4, 0.5]));
   expect(first.map(({ title }) => title)).toEqual(["Reward"]);
   expect(first[0]?.data.x).toEqual([1, 2, 3]);
@@ -47,5 +47,9 @@ test("a chart has one line per job, and metrics of only one job are drawn alone"
     ["a", [0.1, 0.2, null]],
     ["b", [0.3, 0.4, 0.5]],
   ]);
-  expect(pairsOf(side("a", [0.1]), side("b", [])).first[0]?.data.lines.map(({ label }) => label)).toEqual(["a"]);
+  const lacking = pairsOf(side("a", []), side("b", [0.3])).first[0]?.data.lines ?? [];
+  expect(lacking.map(({ label, values }) => [label, values])).toEqual([
+    ["a", [null]],
+    ["b", [0.3]],
+  ]);
 });

@@ -36,6 +36,7 @@ const CURATED: readonly (readonly [metric: string, title: string, note: string])
   ["train/num_trained_tokens", "Trained tokens", "per update"],
   ["train/step_s", "Step time", "seconds"],
 ];
+const NO_POINTS = { step: [], value: [] };
 const NUM_LAST = 5;
 const MINUTE_MS = 60_000;
 
@@ -66,14 +67,14 @@ export function figuresOf(here: Side, there: Side, now: number): Row[] {
   ];
 }
 
-/** The curated charts first, then every other metric that both jobs have, by name. */
+/**
+ * The curated charts first, then every other metric that both jobs have, by name. Each chart has a line for each job, even
+ * if one has no value, because a job has one colour on the whole page.
+ */
 export function pairsOf(here: Side, there: Side, width = 1): { first: Pair[]; others: Pair[] } {
   const both = (name: string) =>
     aligned(
-      [here, there].flatMap(({ label, metrics }) => {
-        const points = metrics.get(name);
-        return points && points.step.length > 0 ? [{ label, points }] : [];
-      }),
+      [here, there].map(({ label, metrics }) => ({ label, points: metrics.get(name) ?? NO_POINTS })),
       width,
     );
   const first = CURATED.map(([name, title, note]) => ({ title, note, data: both(name) }));
