@@ -1,16 +1,20 @@
-// A word-sized curve. It repeats what the row says in figures, so it is hidden from screen readers.
+// A word-sized curve. It repeats what the row says in figures, so it is hidden from screen readers. Curves that stand below
+// one another share one scale: equal heights are equal values.
+import type { Scale } from "./scale";
 
 const WIDTH = 96;
 const HEIGHT = 22;
 const MARGIN = 2;
 
-export function Sparkline({ points }: { points: readonly (readonly [x: number, y: number])[] }) {
+interface Props {
+  points: readonly (readonly [x: number, y: number])[];
+  scale: Scale;
+}
+
+export function Sparkline({ points, scale: [low, high] }: Props) {
   const first = points[0];
   const last = points.at(-1);
   if (!first || !last || points.length < 2) return <span className="sparkline-empty" aria-hidden="true" />;
-  const values = points.map(([, y]) => y);
-  const low = Math.min(...values);
-  const high = Math.max(...values, low + 1e-9);
   const at = ([x, y]: readonly [number, number]) =>
     [
       MARGIN + ((x - first[0]) / (last[0] - first[0])) * (WIDTH - 2 * MARGIN),

@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import { Progress } from "../../ui/Progress";
 import { Sparkline } from "../../ui/Sparkline";
 import { StateBadge } from "../../ui/StateBadge";
+import { type Scale, scaleOf } from "../../ui/scale";
 import { age, decimal, duration, integer, moment, NONE } from "../../ui/words/format";
 import type { ListRow } from "./jobRows";
 
@@ -14,6 +15,7 @@ interface Props {
 }
 
 export function JobTable({ rows, now, hasProjects }: Props) {
+  const scale = scaleOf(rows.map((row) => row.curve)) ?? [0, 1];
   return (
     <div className="card flush wide">
       <table className="table roomy">
@@ -22,7 +24,7 @@ export function JobTable({ rows, now, hasProjects }: Props) {
             <th>Job</th>
             <th>State</th>
             <th>Updates</th>
-            <th>Reward</th>
+            <th title={`All curves run from ${decimal(scale[0], 2)} to ${decimal(scale[1], 2)}`}>Reward</th>
             <th className="number">Duration</th>
             {hasProjects ? <th>Project</th> : null}
             <th>Owner</th>
@@ -31,7 +33,7 @@ export function JobTable({ rows, now, hasProjects }: Props) {
         </thead>
         <tbody>
           {rows.map((row) => (
-            <JobLine key={row.id} row={row} now={now} hasProjects={hasProjects} />
+            <JobLine key={row.id} row={row} now={now} scale={scale} hasProjects={hasProjects} />
           ))}
         </tbody>
       </table>
@@ -39,7 +41,14 @@ export function JobTable({ rows, now, hasProjects }: Props) {
   );
 }
 
-function JobLine({ row, now, hasProjects }: { row: ListRow; now: number; hasProjects: boolean }) {
+interface LineProps {
+  row: ListRow;
+  now: number;
+  scale: Scale;
+  hasProjects: boolean;
+}
+
+function JobLine({ row, now, scale, hasProjects }: LineProps) {
   return (
     <tr>
       <td className="job-name">
@@ -63,7 +72,7 @@ function JobLine({ row, now, hasProjects }: { row: ListRow; now: number; hasProj
       </td>
       <td>
         <div className="reward-cell">
-          <Sparkline points={row.curve} />
+          <Sparkline points={row.curve} scale={scale} />
           <span className="figures">{decimal(row.reward, 2)}</span>
         </div>
       </td>
