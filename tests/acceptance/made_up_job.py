@@ -176,7 +176,10 @@ class MadeUpJob:
         totals = self.ledger[0]["totals"] if self.ledger else []
         working = [total["share"] for total in totals if total["state"] in PRODUCTIVE]
         share = sum(working) if totals else None
-        return {"machines": self.ledger, "totals": totals, "productive_share": share, "occupancy": None}
+        return {
+            "machines": self.ledger, "totals": totals, "productive_share": share, "occupancy": None,
+            "waiting_per_slot": None,
+        }  # fmt: skip
 
     def _page(self, rows: list[Row], query: Row) -> Row:
         limit, offset = int(query.get("limit", 50)), int(query.get("offset", 0))

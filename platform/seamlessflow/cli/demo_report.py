@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamlessflow.core.telemetry.activity import OTHER_JOBS
 from seamlessflow.core.trajectory.prefix_tree import ForkCause
 from seamlessflow.core.types.ledger import LedgerState
 
@@ -80,10 +81,9 @@ def holding_lines(ledgers: Mapping[str, Json]) -> Iterator[str]:
 
 def _working_s(ledger: Json, machine: str) -> float:
     """Return the seconds in which the machine did something for the ledger's job."""
+    others = (LedgerState.IDLE, OTHER_JOBS)
     totals = [one["totals"] for one in ledger["machines"] if one["name"] == machine]
-    return sum(
-        float(total["duration_s"]) for of in totals for total in of if total["state"] != LedgerState.IDLE
-    )
+    return sum(float(total["duration_s"]) for of in totals for total in of if total["state"] not in others)
 
 
 def joins_line(joins: Json) -> str:

@@ -169,7 +169,8 @@ def productive_percent_shown(page: Page) -> int:
 
 def productive_percent(client: Client, job_id: str) -> float:
     machines = client.job_part(job_id, "ledger")["machines"]
-    totals = [total for machine in machines for total in machine["totals"]]
+    computing = [machine for machine in machines if machine["is_computing"]]
+    totals = [total for machine in computing for total in machine["totals"]]
     working = sum(total["duration_s"] for total in totals if total["state"] in PRODUCTIVE)
     return float(100 * working / sum(total["duration_s"] for total in totals))
 

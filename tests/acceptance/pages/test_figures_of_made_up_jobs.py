@@ -159,6 +159,7 @@ def test_the_productive_share_comes_first_and_the_rest_by_cause_in_one_order(bro
     job.ledger = [
         {
             "name": "alpha", "machine_id": "mac_1", "since": "", "until": "", "intervals": [], "num_intervals": 0,
+            "is_computing": True,
             "totals": [
                 {"state": state, "cause": cause, "duration_s": s, "share": s / 100, "mean_in_flight": None}
                 for (state, cause), s in seconds.items()
@@ -185,6 +186,7 @@ def test_two_causes_of_idle_time_look_different(browser: Browser) -> None:
     job.ledger = [
         {
             "name": "alpha", "machine_id": "mac_1", "since": "", "until": "", "intervals": [], "num_intervals": 0,
+            "is_computing": True,
             "totals": totals,
         }
     ]  # fmt: skip

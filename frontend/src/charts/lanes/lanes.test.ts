@@ -1,7 +1,17 @@
 import { expect, it } from "vitest";
 import type { MachineRow } from "../../live/rows";
 import { KINDS, placeOf } from "./kinds";
-import { columnsOf, columnsOver, describeState, lanesOf, productiveShare, sharesOf, spanAt, timeTicks } from "./lanes";
+import {
+  columnsOf,
+  columnsOver,
+  describeState,
+  laneOfJob,
+  lanesOf,
+  productiveShare,
+  sharesOf,
+  spanAt,
+  timeTicks,
+} from "./lanes";
 
 const machine = (changes: Partial<MachineRow> = {}): MachineRow =>
   ({ name: "alpha", is_healthy: true, open_state: "", open_cause: "", open_since: null, ...changes }) as MachineRow;
@@ -109,4 +119,27 @@ it("aligns columns to a grid that does not move with the window", () => {
   expect([first.begin, first.columnMs]).toEqual([1_000, 100]);
   expect(later.begin).toBe(first.begin);
   expect(first.begin + first.numColumns * first.columnMs).toBeGreaterThanOrEqual(2_030);
+});
+
+it("shows a machine's work outside a job's phases as work for other jobs", () => {
+  const intervals = [interval("serving", 0, 300), interval("idle", 300, 400, "no_job"), interval("training", 400, 500)];
+  const [lane] = lanesOf([machine({ open_state: "serving", open_since: 500 })], intervals, 0, 600);
+  const leases = [
+    { machine: "alpha", leased_at: 100, ended_at: 200 },
+    { machine: "alpha", leased_at: 420, ended_at: null },
+    { machine: "beta", leased_at: 0, ended_at: null },
+  ];
+  if (!lane) throw new Error("no lane");
+  const seen = laneOfJob(lane, leases, 600);
+  expect(seen.spans.map(({ state, start, end }) => [state, start, end])).toEqual([
+    ["other_jobs", 0, 100],
+    ["serving", 100, 200],
+    ["other_jobs", 200, 300],
+    ["idle", 300, 400],
+    ["other_jobs", 400, 420],
+    ["training", 420, 500],
+    ["serving", 500, 600],
+  ]);
+  expect(productiveShare(seen.shares)).toBeCloseTo(280 / 600);
+  expect(laneOfJob(lane, [], 600).now).toBe("other jobs");
 });

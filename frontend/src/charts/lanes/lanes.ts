@@ -1,5 +1,5 @@
 // The data behind lanes: the ledger of machines over a time window. Pure; times in milliseconds of the server's clock.
-import type { IntervalRow, MachineRow } from "../../live/rows";
+import type { IntervalRow, MachineRow, PhaseRow } from "../../live/rows";
 import { itemAt } from "../../values/columns";
 import { describeState, KINDS, kindOf, placeOf } from "./kinds";
 
@@ -66,6 +66,39 @@ function openSpan(machine: MachineRow, from: number, now: number): Span | null {
   if (!machine.open_state || !machine.is_healthy) return null;
   const start = Math.max(machine.open_since ?? now, from);
   return start < now ? { state: machine.open_state, cause: machine.open_cause, start, end: now } : null;
+}
+
+const IDLE_OR_SILENT = new Set(["idle", "unknown", "down"]);
+
+type Lease = Pick<PhaseRow, "machine" | "leased_at" | "ended_at">;
+
+/** The lane as one job sees it: work outside its own phases is work for other jobs. */
+export function laneOfJob(lane: Lane, phases: readonly Lease[], now: number): Lane {
+  const leases = phases.filter((phase) => phase.machine === lane.machine.name);
+  const spans = joined(
+    lane.spans.flatMap((span) => (IDLE_OR_SILENT.has(span.state) ? [span] : cut(span, leases, now))),
+  );
+  const last = spans.at(-1);
+  const isOthers = last?.state === OTHER_JOBS && last.end >= now;
+  return { ...lane, spans, shares: sharesOf(spans), now: isOthers ? describeState(OTHER_JOBS, "") : lane.now };
+}
+
+const OTHER_JOBS = "other_jobs";
+
+/** Cuts a span at the edges of leases. */
+function cut(span: Span, leases: readonly Lease[], now: number): Span[] {
+  const within = leases
+    .map((lease) => ({ start: Math.max(lease.leased_at, span.start), end: Math.min(lease.ended_at ?? now, span.end) }))
+    .filter(({ start, end }) => start < end)
+    .sort((a, b) => a.start - b.start);
+  const pieces: Span[] = [];
+  let begin = span.start;
+  for (const { start, end } of within) {
+    if (start > begin) pieces.push({ state: OTHER_JOBS, cause: "", start: begin, end: start });
+    if (end > begin) pieces.push({ ...span, start: Math.max(start, begin), end });
+    begin = Math.max(begin, end);
+  }
+  return begin < span.end ? [...pieces, { state: OTHER_JOBS, cause: "", start: begin, end: span.end }] : pieces;
 }
 
 export function joined(spans: readonly Span[]): Span[] {

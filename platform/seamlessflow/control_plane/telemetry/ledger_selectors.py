@@ -18,12 +18,21 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import Lull
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
-from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
+from seamlessflow.core.telemetry.activity import (
+    OTHER_JOBS,
+    PRODUCTIVE_STATES,
+    Activity,
+    Lulls,
+    Span,
+    activity,
+)
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
 MAX_INTERVALS_SHOWN = 5_000
 MAX_WINDOW = timedelta(days=7)
+
+Lease = tuple[datetime, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,10 @@ class LedgerSpan(Span):
 
 @dataclass(frozen=True, slots=True)
 class MachineLedger:
-    """A machine's ledger in a span of time. `intervals` holds the newest `MAX_INTERVALS_SHOWN` of `num_intervals`."""
+    """A machine's ledger in a span of time. `intervals` holds the newest `MAX_INTERVALS_SHOWN` of `num_intervals`.
+
+    `is_computing`: whether it rolled out or trained for the job whose ledger this is part of.
+    """
 
     name: str
     machine_id: UUID
@@ -43,6 +55,7 @@ class MachineLedger:
     activity: Activity
     intervals: list[LedgerSpan]
     num_intervals: int
+    is_computing: bool
 
     @property
     def window_s(self) -> float:
@@ -55,8 +68,10 @@ class MachineLedger:
 
 @dataclass(frozen=True, slots=True)
 class JobLedger:
-    """The ledgers of a job's machines. `activity` covers all of them; work for other jobs is a kind of its own.
+    """The ledgers of a job's machines, in which work for other jobs is a kind of its own.
 
+    `activity` covers the machines that rolled out or trained for the job, because one that only runs agents is always
+    busy.
     `num_read_again_tokens`: what handing machines over to this job cost, whoever had them before.
     """
 
@@ -77,18 +92,48 @@ def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLed
     """Return the ledgers of the machines that worked for a job, over its last MAX_WINDOW."""
     until = job.ended_at or now
     since = max(job.started_at or job.created_at, until - MAX_WINDOW)
+    leases = _leases(job, since)
     machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
-    spans = {machine: list(_spans(machine, since, until)) for machine in machines}
-    every = [span for of_machine in spans.values() for span in of_machine]
-    lulls = _lulls(every, since, until)
-    of_job = [replace(span, state=OTHER_JOBS, cause="") if _is_others(span, job) else span for span in every]
-    return JobLedger(
-        machines=[
-            _machine_ledger(machine, of_machine, until, readable, lulls)
-            for machine, of_machine in spans.items()
-        ],
-        activity=_activity(of_job, lulls),
-        num_read_again_tokens=_read_again_for(job, since),
+    spans = {
+        machine: [_of_job(span, job, leases.get(machine.id, [])) for span in _spans(machine, since, until)]
+        for machine in machines
+    }
+    lulls = _lulls((span for of_machine in spans.values() for span in of_machine), since, until)
+    rolled_out_or_trained = Phase.objects.filter(job=job, role__in=EXCLUSIVE_ROLES)
+    computing = set(rolled_out_or_trained.values_list("machine_id", flat=True))
+    ledgers = [
+        _machine_ledger(machine, of_machine, until, readable, lulls, is_computing=machine.id in computing)
+        for machine, of_machine in spans.items()
+    ]
+    together = (
+        span for machine, of_machine in spans.items() if machine.id in computing for span in of_machine
+    )
+    return JobLedger(ledgers, _activity(together, lulls), _read_again_for(job, since))
+
+
+def _leases(job: Job, since: datetime) -> dict[UUID, list[Lease]]:
+    """Return when the job had a phase on each machine."""
+    phases = Phase.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), job=job)
+    leases: dict[UUID, list[Lease]] = {}
+    for machine_id, leased_at, ended_at in phases.values_list("machine_id", "leased_at", "ended_at"):
+        leases.setdefault(machine_id, []).append((leased_at, ended_at))
+    return leases
+
+
+def _of_job(span: LedgerSpan, job: Job, leases: Sequence[Lease]) -> LedgerSpan:
+    """Return the span as the job sees it: a machine that works for others is neither busy nor idle for the job."""
+    return span if _is_of_job(span, job, leases) else replace(span, state=OTHER_JOBS, cause="")
+
+
+def _is_of_job(span: LedgerSpan, job: Job, leases: Sequence[Lease]) -> bool:
+    """Work that names no job is that of several jobs' agents. It is the job's too if it had a phase there then."""
+    if span.job_id is not None:
+        return span.job_id == job.id
+    if span.state not in PRODUCTIVE_STATES:
+        return True
+    return any(
+        leased_at < span.ended_at and (ended_at is None or ended_at > span.started_at)
+        for leased_at, ended_at in leases
     )
 
 
@@ -104,16 +149,14 @@ def _read_again_for(job: Job, since: datetime) -> int:
     return sum(totals)
 
 
-def _is_others(span: LedgerSpan, job: Job) -> bool:
-    return span.job_id is not None and span.job_id != job.id
-
-
 def _machine_ledger(
     machine: Machine,
     spans: Sequence[LedgerSpan],
     until: datetime,
     readable: Collection[UUID],
     lulls: Mapping[UUID, Lulls],
+    *,
+    is_computing: bool = True,
 ) -> MachineLedger:
     newest = spans[-MAX_INTERVALS_SHOWN:]
     return MachineLedger(
@@ -124,6 +167,7 @@ def _machine_ledger(
         activity=_activity(spans, lulls),
         intervals=[span if span.project_id in readable else replace(span, job_id=None) for span in newest],
         num_intervals=len(spans),
+        is_computing=is_computing,
     )
 
 

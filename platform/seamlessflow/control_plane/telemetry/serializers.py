@@ -35,8 +35,16 @@ class ActivityOutput(serializers.Serializer):
         source="activity.occupancy",
         allow_null=True,
         help_text=(
-            "While serving: mean number of requests in flight, divided by the number that the engines decode at "
-            "once; null if it was not measured."
+            "While serving: the mean part of the engines' slots that requests filled, at most 1. An engine has as "
+            "many slots as it decodes requests at once. Null if it was not measured."
+        ),
+    )
+    waiting_per_slot = serializers.FloatField(
+        source="activity.waiting_per_slot",
+        allow_null=True,
+        help_text=(
+            "While serving: the mean number of requests that waited at the engines for each slot; null if it was not "
+            "measured."
         ),
     )
     totals = LedgerTotalOutput(source="activity.totals", many=True)
@@ -70,10 +78,18 @@ class MachineLedgerOutput(ActivityOutput):
     intervals = LedgerSpanOutput(many=True, help_text="The newest intervals, at most 5000.")
 
 
-class JobLedgerOutput(ActivityOutput):
-    """Where the time of all machines of the job went. Their work for other jobs has the state `other_jobs`."""
+class JobMachineLedgerOutput(MachineLedgerOutput):
+    is_computing = serializers.BooleanField(
+        help_text="Whether the machine rolled out or trained for the job. Others only ran its agents."
+    )
 
-    machines = MachineLedgerOutput(many=True)
+
+class JobLedgerOutput(ActivityOutput):
+    """Where the time of the machines went that rolled out or trained for the job: the sum over the rows of `machines`
+    that have `is_computing`. Work for other jobs has the state `other_jobs`, here and in each row.
+    """
+
+    machines = JobMachineLedgerOutput(many=True)
     num_read_again_tokens = serializers.IntegerField(
         help_text=(
             "Tokens that engines read again because machines were handed over to this job, whichever job's turns "

@@ -3,8 +3,9 @@
 Takes spans of ledgers and returns seconds by kind. A kind is a state with its detail: the cause of idling, or how full
 a serving engine was. Invariant: the seconds of all kinds add up to the seconds of all spans.
 
-Occupancy is requests in flight over the requests that an engine decodes at once. Serving at `FULL_OCCUPANCY` or more is
-*full*. Below it, it is a *draining tail* while nothing more of the job waits (a lull), and *partly filled* otherwise.
+Occupancy is the part of an engine's slots (the requests that it decodes at once) that requests fill. It never passes 1,
+because all other requests in flight wait at the engine. Serving at `FULL_OCCUPANCY` or more is *full*. Below it, it is
+a *draining tail* while nothing more of the job waits (a lull), and *partly filled* otherwise.
 """
 
 from bisect import bisect_right
@@ -79,7 +80,13 @@ class Span:
     def occupancy(self) -> float | None:
         if self.mean_in_flight is None or not self.num_slots:
             return None
-        return self.mean_in_flight / self.num_slots
+        return min(self.mean_in_flight / self.num_slots, 1.0)
+
+    @property
+    def waiting_per_slot(self) -> float | None:
+        if self.mean_in_flight is None or not self.num_slots:
+            return None
+        return max(self.mean_in_flight / self.num_slots - 1.0, 0.0)
 
 
 class Lulls:
@@ -126,12 +133,15 @@ class KindTotal:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Where time went. `totals` are in the order of `KINDS`. `occupancy`: mean over the time served; None if not
-    measured.
+    """Where time went. `totals` are in the order of `KINDS`.
+
+    `occupancy` and `waiting_per_slot` (requests that wait at an engine for each of its slots) are means over the slots
+    and the time served; None if not measured.
     """
 
     totals: tuple[KindTotal, ...]
     occupancy: float | None
+    waiting_per_slot: float | None
 
     @property
     def productive_share(self) -> float | None:
@@ -144,18 +154,20 @@ def activity(spans: Iterable[tuple[Span, Lulls]]) -> Activity:
     seconds: defaultdict[Kind, float] = defaultdict(float)
     measured_s: defaultdict[Kind, float] = defaultdict(float)
     request_s: defaultdict[Kind, float] = defaultdict(float)
-    filled_s = slot_s = 0.0
+    filled_s = waiting_s = slot_s = 0.0
     for span, lulls in spans:
         for kind, part_s in span_seconds(span, lulls):
             seconds[kind] += part_s
             if span.mean_in_flight is not None:
                 measured_s[kind] += part_s
                 request_s[kind] += span.mean_in_flight * part_s
-        if span.occupancy is not None and span.state == LedgerState.SERVING:
-            filled_s += (span.mean_in_flight or 0.0) * span.duration_s
-            slot_s += (span.num_slots or 0) * span.duration_s
+        if span.state == LedgerState.SERVING and span.occupancy is not None:
+            served_slot_s = (span.num_slots or 0) * span.duration_s
+            filled_s += span.occupancy * served_slot_s
+            waiting_s += (span.waiting_per_slot or 0.0) * served_slot_s
+            slot_s += served_slot_s
     totals = _totals(seconds, {kind: request_s[kind] / of_s for kind, of_s in measured_s.items() if of_s})
-    return Activity(totals, filled_s / slot_s if slot_s else None)
+    return Activity(totals, filled_s / slot_s if slot_s else None, waiting_s / slot_s if slot_s else None)
 
 
 def _totals(seconds: Mapping[Kind, float], in_flight: Mapping[Kind, float]) -> tuple[KindTotal, ...]:

@@ -134,7 +134,7 @@ def test_the_time_of_a_job_excludes_what_its_machines_did_for_others(cast: Cast)
     path = f"jobs/{show_id(IdKind.JOB, job.id)}"
     ledger, summary = asked(cast.owner, f"{path}/ledger"), asked(cast.owner, f"{path}/summary")
 
-    expected = {"full": 20.0, "partly_filled": 40.0}  # all of both machines' time
+    expected = {"full": 10.0, "partly_filled": 20.0}  # what beta served was for the other job
     assert machines_seconds(ledger, "serving") == pytest.approx(expected, abs=0.01)
     seconds = {(state, cause): duration for state, cause, duration in kinds(ledger)}
     mine = LedgerInterval.objects.filter(job=job)
@@ -144,10 +144,49 @@ def test_the_time_of_a_job_excludes_what_its_machines_did_for_others(cast: Cast)
     )
     assert seconds["other_jobs", ""] == pytest.approx(50.0, abs=0.01)
     assert ledger["productive_share"] == pytest.approx(36 / 100, abs=0.01)
-    assert summary["time"] == {key: ledger[key] for key in ("productive_share", "occupancy", "totals")}
+    assert summary["time"] == {
+        key: ledger[key] for key in ("productive_share", "occupancy", "waiting_per_slot", "totals")
+    }
     assert next(iter(summary)) == "time"
     productive_s = [machine["productive_share"] * machine["window_s"] for machine in ledger["machines"]]
-    assert productive_s == pytest.approx([36.0, 36.0])
+    assert productive_s == pytest.approx([36.0, 0.0])
+    by_rows = [total for machine in ledger["machines"] for total in machine["totals"]]
+    for state, cause, duration in kinds(ledger):
+        rows = [row["duration_s"] for row in by_rows if (row["state"], row["cause"]) == (state, cause)]
+        assert sum(rows) == pytest.approx(duration, abs=0.01), "together is the sum of the rows"
+
+
+def test_a_machine_that_only_runs_agents_makes_no_job_productive(cast: Cast) -> None:
+    """Its agents may all fail: it is busy all the same."""
+    job = cast.job(is_running=True)
+    alpha, gamma = worker_make("alpha", "rollout"), worker_make("gamma", "agent")
+    now = database_now()
+    Job.objects.filter(id=job.id).update(started_at=now - timedelta(seconds=90))
+    for worker, role, span in (
+        (alpha, Role.ROLLOUT, (LedgerState.IDLE, IdleCause.NO_REQUESTS, job.id)),
+        (gamma, Role.AGENT, (LedgerState.RUNNING_AGENTS, None, None)),
+    ):
+        worker.heartbeat()
+        phase = phase_make(job, worker.machine, role)
+        Phase.objects.filter(id=phase.id).update(leased_at=now - timedelta(seconds=40))
+        state, cause, job_id = span
+        end = worker.monotonic_s
+        pieces = [(end - 80.0, end - 60.0), (end - 60.0, end)]
+        worker.heartbeat(
+            intervals=[
+                Interval(seq=seq, state=state, cause=cause, job_id=job_id, start_s=start, end_s=stop)
+                for seq, (start, stop) in enumerate(pieces)
+            ]
+        )
+
+    ledger = asked(cast.owner, f"jobs/{show_id(IdKind.JOB, job.id)}/ledger")
+
+    assert ledger["productive_share"] == pytest.approx(0.0)
+    rows = {machine["name"]: machine for machine in ledger["machines"]}
+    assert [rows[name]["is_computing"] for name in ("alpha", "gamma")] == [True, False]
+    agents = {total["state"]: total["duration_s"] for total in rows["gamma"]["totals"]}
+    assert agents["running_agents"] == pytest.approx(60.0, abs=1.0)
+    assert agents["other_jobs"] == pytest.approx(20.0, abs=1.0), "before the job's first phase there"
 
 
 def test_what_a_machine_does_now_is_told_with_the_job_that_it_works_for(cast: Cast) -> None:

@@ -65,6 +65,37 @@ def test_occupancy_is_requests_divided_by_slots_over_the_time_served() -> None:
     ]
 
 
+def test_requests_that_wait_at_an_engine_fill_no_slot() -> None:
+    """3.87 requests in flight at two slots, as in an engine whose queue is long, were 194 % full."""
+    spans = [serving(0, 10, 3.87, 2), serving(10, 20, 1.0, 2)]
+
+    told = activity((span, Lulls()) for span in spans)
+
+    assert told.occupancy == pytest.approx((2 * 10 + 1 * 10) / 40)
+    assert told.waiting_per_slot == pytest.approx(1.87 * 10 / 40)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(0, 1e4), st.integers(1, 512)), min_size=1, max_size=20)
+)
+def test_occupancy_and_what_waits_are_arithmetic_on_the_spans(
+    pieces: list[tuple[float, float, int]],
+) -> None:
+    spans, end = [], 0.0
+    for duration, in_flight, num_slots in pieces:
+        spans.append(serving(end, end + duration, in_flight, num_slots))
+        end += duration
+
+    told = activity((span, Lulls()) for span in spans)
+
+    assert told.occupancy is not None
+    assert told.waiting_per_slot is not None
+    assert 0 <= told.occupancy <= 1
+    slot_s = sum(span.duration_s * (span.num_slots or 0) for span in spans)
+    request_s = sum(span.duration_s * (span.mean_in_flight or 0) for span in spans)
+    assert (told.occupancy + told.waiting_per_slot) * slot_s == pytest.approx(request_s, rel=1e-6)
+
+
 def test_every_state_and_cause_has_its_place() -> None:
     states = {state for state, _ in KINDS}
     causes = {cause for state, cause in KINDS if state == LedgerState.IDLE}

@@ -1,14 +1,15 @@
 // Shows how a job's machines spend their time: lanes of the last minutes while it runs, and the ledger of its lifetime.
+// Both show work for other jobs as a kind of its own.
 import { useJobLedger } from "../../../api/queries";
 import { keyOf } from "../../../charts/lanes/kinds";
 import { LanesCanvas } from "../../../charts/lanes/LanesCanvas";
 import { LedgerBar } from "../../../charts/lanes/LedgerBar";
 import { DrawnKinds, Legend } from "../../../charts/lanes/Legend";
-import { lanesOf, productiveShare, type Share } from "../../../charts/lanes/lanes";
+import { laneOfJob, lanesOf, productiveShare, type Share } from "../../../charts/lanes/lanes";
 import { useServerClock, useTopic } from "../../../live/LiveProvider";
 import type { JobRow } from "../../../live/rows";
 import { type JobTopicState, MACHINES } from "../../../live/topics";
-import { NONE, percent } from "../../../ui/words/format";
+import { decimal, NONE, percent } from "../../../ui/words/format";
 
 const WINDOW_MS = 120_000;
 const LEDGER_EVERY_MS = 10_000;
@@ -19,19 +20,20 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
   const isOver = job.ended_at !== null;
   const isFinal = job.ended_at !== null && Date.now() - job.ended_at > LEDGER_FINAL_AFTER_MS;
   const ledger = useJobLedger(job.id, isFinal ? false : LEDGER_EVERY_MS).data;
-  const ledgers = ledger?.machines.map(({ name, totals }) => ({ name, shares: totals.map(shareOf) })) ?? [];
-  // This is not the sum of the bars below, because it counts work for other jobs as a separate kind.
+  const machines = ledger?.machines ?? [];
+  const numComputing = machines.filter((machine) => machine.is_computing).length;
+  const ledgers = machines
+    .toSorted((a, b) => Number(b.is_computing) - Number(a.is_computing))
+    .map(({ name, totals }) => ({ name, shares: totals.map(shareOf) }));
   const together = ledger?.totals.map(shareOf) ?? [];
-  const productive = ledger?.productive_share ?? null;
-  const occupancy = ledger?.occupancy ?? null;
   return (
     <section className="card span">
       <div className="card-head">
         <h2>Machines</h2>
         <span className="muted" data-testid="productive">
-          productive {productive === null ? NONE : percent(productive)} of the time{" "}
+          {productiveSaid(ledger?.productive_share ?? null, numComputing)} of the time{" "}
           {isOver ? "from the job's start to its end" : "since the job started"}
-          {occupancy === null ? "" : `; engines ${percent(occupancy)} full while serving`}
+          {fillSaid(ledger?.occupancy ?? null, ledger?.waiting_per_slot ?? null)}
         </span>
       </div>
       {isOver ? null : <JobLanes live={live} />}
@@ -39,7 +41,7 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
         <p className="none">No machine has worked on this job yet.</p>
       ) : (
         <div className="ledger-list" data-testid="ledger">
-          {ledgers.length > 1 ? <LedgerBar name="All machines" shares={together} /> : null}
+          {numComputing > 1 ? <LedgerBar name="Engines and trainers" shares={together} /> : null}
           {ledgers.map(({ name, shares }) => (
             <LedgerBar key={name} name={name} shares={shares} />
           ))}
@@ -49,6 +51,21 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
       {ledgers.length === 0 ? null : <Legend />}
     </section>
   );
+}
+
+/** Machines that only run agents are left out: they are busy even while every agent fails. */
+function productiveSaid(share: number | null, numComputing: number): string {
+  const said = `productive ${share === null ? NONE : percent(share)}`;
+  return numComputing > 0 ? `engines and trainers ${said}` : said;
+}
+
+const LEAST_WAITING = 0.05;
+
+function fillSaid(occupancy: number | null, waiting: number | null): string {
+  if (occupancy === null) return "";
+  const queue =
+    waiting !== null && waiting >= LEAST_WAITING ? `, with ${decimal(waiting, 1)} requests waiting per slot` : "";
+  return `; engines ${percent(occupancy)} full while serving${queue}`;
 }
 
 type Total = NonNullable<ReturnType<typeof useJobLedger>["data"]>["totals"][number];
@@ -64,7 +81,9 @@ function JobLanes({ live }: { live: JobTopicState }) {
   const machines = [...(state?.machines.values() ?? [])].filter((machine) => used.has(machine.name));
   if (!state || machines.length === 0) return null;
   const now = clock();
-  const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now);
+  const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now).map((lane) =>
+    laneOfJob(lane, [...live.phases.values()], now),
+  );
   const said = lanes.map((lane) => {
     const productive = productiveShare(lane.shares);
     return `${lane.machine.name} ${lane.now}${productive === null ? "" : `, productive ${percent(productive)}`}`;
