@@ -43,7 +43,8 @@ class TokensBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/messages/count_tokens`.
 
     Messages have blocks of type `text`, `thinking`, `redacted_thinking`, `tool_use` and `tool_result`; others, such as
-    images, are refused. `cache_control` is accepted everywhere and has no effect. `thread` and `compaction` are
+    images, are refused. `cache_control` is accepted everywhere; the usage then says
+    which tokens were cached. `thread` and `compaction` are
     refused: a request carries its whole conversation.
     """
 
@@ -107,7 +108,7 @@ class MessageUsage(msgspec.Struct, kw_only=True):
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int  # that the session's tree had before this turn
+    cache_read_input_tokens: int  # that the session's tree had before this turn; 0 without `cache_control`
     output_tokens_details: MessageOutputTokens
 
 

@@ -10,7 +10,7 @@ from seamlessflow.data_plane.dialects.chat.request import ChatOptions
 from seamlessflow.data_plane.dialects.completions.reply import CompletionReply
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.messages.reply import MessagesReply
-from seamlessflow.data_plane.dialects.messages.request import MessageOptions
+from seamlessflow.data_plane.dialects.messages.request import MessageOptions, messages_request_parse
 from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
 from tests.fixtures.answered_turns import (
     CREATED_S,
@@ -24,6 +24,8 @@ from tests.fixtures.answered_turns import (
 from tests.fixtures.response_options import OPTIONS
 
 THOUGHT = "<think>I add 12 and 34.</think>"
+TEXT: dict[str, Any] = {"type": "text", "text": "?"}
+CACHED = {"type": "ephemeral"}
 ANSWER = THOUGHT + "46<|im_end|>"
 
 
@@ -74,9 +76,33 @@ def test_responses_count_cached_and_reasoning_tokens() -> None:
     assert streamed["input_tokens"] == NUM_PROMPT_TOKENS
 
 
-def test_messages_count_cached_tokens_apart_from_input() -> None:
+@pytest.mark.parametrize(
+    "places,num_cached",
+    [
+        ({}, 0),
+        ({"cache_control": CACHED}, NUM_CACHED_TOKENS),
+        ({"system": [{"type": "text", "text": "s", "cache_control": CACHED}]}, NUM_CACHED_TOKENS),
+        ({"tools": [{"name": "t", "input_schema": {}, "cache_control": CACHED}]}, NUM_CACHED_TOKENS),
+        ({"tools": [{"name": "t", "input_schema": {"cache_control": {"type": "string"}}}]}, 0),
+        ({"messages": [{"role": "user", "content": [TEXT | {"cache_control": CACHED}]}]}, NUM_CACHED_TOKENS),
+        ({"messages": [{"role": "user", "content": [TEXT | {"cache_control": None}]}]}, 0),
+    ],
+)
+def test_messages_count_cached_tokens_apart_only_if_caching_is_asked_for(
+    places: dict[str, Any], num_cached: int
+) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [TEXT]}]}
+    options = messages_request_parse(json.dumps(body | places).encode(), temperature=1.0).options
+    usage = json.loads(MessagesReply(turn_make(), options).whole())["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (
+        NUM_PROMPT_TOKENS - num_cached,
+        num_cached,
+    )
+
+
+def test_messages_count_the_same_in_a_stream() -> None:
     turn = turn_make()
-    options = MessageOptions(has_thinking=True, is_thinking_omitted=False)
+    options = MessageOptions(has_thinking=True, is_thinking_omitted=False, asks_for_caching=True)
     streamed = last_usage(answer_stream(turn, MessagesReply(turn, options), ANSWER))
     assert streamed == json.loads(MessagesReply(turn, options).whole())["usage"]
     assert streamed == {

@@ -150,10 +150,11 @@ class MessagesReply:
 
     def _usage(self) -> MessageUsage:
         plan, choice = self._turn.plan, self._choice
+        num_cached = plan.num_cached_tokens if self._options.asks_for_caching else 0
         return MessageUsage(
-            input_tokens=plan.num_prompt_tokens - plan.num_cached_tokens,
+            input_tokens=plan.num_prompt_tokens - num_cached,
             output_tokens=choice.progress.num_tokens,
-            cache_read_input_tokens=plan.num_cached_tokens,
+            cache_read_input_tokens=num_cached,
             output_tokens_details=MessageOutputTokens(thinking_tokens=choice.num_reasoning_tokens),
         )
 

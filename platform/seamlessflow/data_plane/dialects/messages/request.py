@@ -53,6 +53,7 @@ _decode_tokens = msgspec.json.Decoder(TokensBody).decode
 class MessageOptions:
     has_thinking: bool  # the answer shows thinking blocks
     is_thinking_omitted: bool  # only by their signatures
+    asks_for_caching: bool = False  # the usage tells which tokens of the prompt were cached
 
 
 MessagesRequest = TurnRequest[MessageOptions]
@@ -73,7 +74,7 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
         is_streamed=bool(body.stream),
         flags=flags,
         ignored=(*unknown_fields(raw, MessagesBody, _NESTED), *_without_effect(body, markers, demand)),
-        options=_options(body.thinking),
+        options=_options(body),
         demand=demand,
     )
 
@@ -163,9 +164,29 @@ def _tool(tool: MessageTool, field: str) -> dict[str, Any]:
     return {"type": "function", "function": function | {"parameters": tool.input_schema or {}}}
 
 
-def _options(thinking: ThinkingConfig | None) -> MessageOptions:
-    has_thinking = thinking is not None and thinking.type != "disabled"
-    return MessageOptions(has_thinking, thinking is not None and thinking.display == "omitted")
+def _options(body: MessagesBody) -> MessageOptions:
+    thinking = body.thinking
+    return MessageOptions(
+        has_thinking=thinking is not None and thinking.type != "disabled",
+        is_thinking_omitted=thinking is not None and thinking.display == "omitted",
+        asks_for_caching=_asks_for_caching(body),
+    )
+
+
+def _asks_for_caching(body: MessagesBody) -> bool:
+    """Return whether `cache_control` stands anywhere: at the request, a tool, a block, or one in a tool's result."""
+    if body.cache_control is not None or any(tool.cache_control is not None for tool in body.tools or ()):
+        return True
+    contents = (body.system, *(message.get("content") for message in body.messages))
+    return any(map(_has_cache_control, contents))
+
+
+def _has_cache_control(content: Any) -> bool:
+    return isinstance(content, list) and any(
+        block.get("cache_control") is not None or _has_cache_control(block.get("content"))
+        for block in content
+        if isinstance(block, dict)
+    )
 
 
 def _without_effect(body: TokensBody, markers: Sequence[str], demand: Demand | None) -> list[str]:

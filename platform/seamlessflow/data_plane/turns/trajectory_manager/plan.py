@@ -61,7 +61,8 @@ class RawPrompt:
 class TurnPlan:
     """Where a turn's nodes join the tree. `new_ids`: the prompt's own tokens; `prompt_ids`: those of the whole path.
 
-    num_cached_tokens: of the prompt, how many the tree had before.
+    num_cached_tokens: of the prompt, how many the tree had before; never all of them, because an engine reads at least
+    the last one again.
     """
 
     parent: int | None
@@ -172,7 +173,7 @@ def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes, text: ModelT
         kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
         new_ids=new_ids,
         prompt_ids=token_ids,
-        num_cached_tokens=len(token_ids if is_repeated else path_ids) // TOKEN_BYTES,
+        num_cached_tokens=_num_cached(token_ids if is_repeated else path_ids, token_ids),
         digests=digests,
         messages=messages,
         context=context,
@@ -231,7 +232,7 @@ def _plan(
         kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
         new_ids=new_ids,
         prompt_ids=prompt_ids,
-        num_cached_tokens=len(path_ids if same is None else prompt_ids) // TOKEN_BYTES,
+        num_cached_tokens=_num_cached(path_ids if same is None else prompt_ids, prompt_ids),
         digests=added,
         messages=conversation.messages[num_messages:],
         context=context,
@@ -240,6 +241,10 @@ def _plan(
         starts_in_reasoning=prompt.starts_in_reasoning,
         guide=prompt.guide,
     )
+
+
+def _num_cached(known_ids: bytes, prompt_ids: bytes) -> int:
+    return max(min(len(known_ids), len(prompt_ids) - TOKEN_BYTES) // TOKEN_BYTES, 0)
 
 
 def _drift(cause: ForkCause | None) -> Drift:

@@ -71,7 +71,7 @@ def test_a_plan_tells_how_much_of_the_prompt_the_tree_had(text: ModelText) -> No
     plan = take(tree, text, messages, "Yes<|im_end|>")
     assert plan.num_cached_tokens == num_path_tokens < plan.num_prompt_tokens
     repeated = take(tree, text, messages[:-1], "No<|im_end|>")
-    assert repeated.num_cached_tokens == repeated.num_prompt_tokens == plan.num_prompt_tokens
+    assert repeated.num_cached_tokens + 1 == repeated.num_prompt_tokens == plan.num_prompt_tokens
 
 
 def test_an_answer_cut_by_length_gets_its_end_of_turn_from_the_next_request(text: ModelText) -> None:
