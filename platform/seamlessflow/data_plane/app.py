@@ -38,12 +38,12 @@ from seamlessflow.data_plane.routes.http import (
     Receive,
     Scope,
     Send,
-    send_error,
     send_whole,
 )
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.routes.placing import Placing
 from seamlessflow.data_plane.routes.planning import TurnPlanner
+from seamlessflow.data_plane.routes.refusals import refuse, wrong_method
 from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.gateways import SESSIONS_OVER
@@ -197,7 +197,6 @@ class Gateway:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_started = False
-        bare = self._bare.get(scope["path"]) if scope["method"] == "POST" else None
 
         async def tracked(message: MutableMapping[str, Any]) -> None:
             nonlocal is_started
@@ -215,21 +214,23 @@ class Gateway:
         except DATABASE_AWAY as error:
             log.warning("the database is unreachable: %s", str(error).strip())
             if not is_started:
-                await _refuse(send, database_away(), bare)
+                await refuse(send, scope, database_away())
         except ApiError as error:
             metrics.REFUSALS.labels(str(int(error.status))).inc()
             if not is_started:
-                await _refuse(send, error, bare)
+                await refuse(send, scope, error)
         except Exception:
             log.exception("a request failed")
             if is_started:
                 raise
             failed = ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; its log has the cause.")
-            await _refuse(send, failed, bare)
+            await refuse(send, scope, failed)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request here."""
-        bare = self._bare.get(scope["path"]) if scope["method"] == "POST" else None
+        bare = self._bare.get(scope["path"])
+        if bare is not None and scope["method"] != "POST":
+            raise wrong_method(scope, "POST")
         await (bare or self._rest)(scope, receive, send)
 
     async def _listen(self, maintenance: Maintenance, room: JobNotifier, registry: Registry) -> None:
@@ -252,11 +253,3 @@ class Gateway:
         await notices_hear(
             self._settings.database_url, {ENGINES: engines_heard, SESSIONS_OVER: sessions_heard}
         )
-
-
-async def _refuse(send: Send, error: ApiError, bare: TurnRoute | CountTokensRoute | None) -> None:
-    """Send an error in the form of the dialect that was spoken."""
-    if bare is None:
-        await send_error(send, error, error.body)
-    else:
-        await send_error(send, error, bare.error_body(error), status=bare.error_status(error))

@@ -129,6 +129,7 @@ GATEWAY_ROUTES: Routes = {
     ("GET", "/healthz"): Caller.ANYBODY,
     ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/v1/models"): Caller.SESSION,
+    ("GET", "/v1/models/{model}"): Caller.SESSION,
     ("POST", "/v1/chat/completions"): Caller.SESSION,
     ("POST", "/v1/completions"): Caller.SESSION,
     ("POST", "/v1/responses"): Caller.SESSION,

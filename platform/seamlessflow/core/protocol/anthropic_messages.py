@@ -4,6 +4,7 @@ Defines the types of a body, of an answer, of the events of a stream, and of err
 API that is missing here does not change an answer (metadata, service_tier, …).
 """
 
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -193,6 +194,27 @@ class MessageErrorBody(msgspec.Struct, kw_only=True, tag_field="type", tag="erro
     """An error in the form that Anthropic's clients read, as a body or as the last event of a stream."""
 
     error: MessageError
+
+
+class MessageModel(msgspec.Struct, kw_only=True):
+    """The session's model as Anthropic's clients read it."""
+
+    type: Literal["model"] = "model"
+    id: str  # the name of the session's job
+    display_name: str
+    created_at: datetime
+    lifecycle: Literal["active"] = "active"
+    max_input_tokens: int  # of a prompt and its answer together
+    max_tokens: int  # of an answer
+
+
+class MessageModelList(msgspec.Struct, kw_only=True):
+    """The one page of a list."""
+
+    data: list[MessageModel]
+    has_more: bool = False
+    first_id: str
+    last_id: str
 
 
 class TokenCount(msgspec.Struct, kw_only=True):

@@ -11,6 +11,8 @@ from seamlessflow.core.protocol.anthropic_messages import (
     Message,
     MessageDelta,
     MessageErrorBody,
+    MessageModel,
+    MessageModelList,
     MessagesBody,
     MessageStart,
     MessageStop,
@@ -26,7 +28,13 @@ from seamlessflow.core.protocol.data_plane import (
     SessionOver,
 )
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
-from seamlessflow.core.protocol.openai_chat import ChatBody, ChatCompletion, ChatCompletionChunk, ModelList
+from seamlessflow.core.protocol.openai_chat import (
+    ChatBody,
+    ChatCompletion,
+    ChatCompletionChunk,
+    ModelCard,
+    ModelList,
+)
 from seamlessflow.core.protocol.openai_completions import Completion, CompletionBody
 from seamlessflow.core.protocol.openai_responses import (
     Response,
@@ -262,14 +270,36 @@ COUNT_TOKENS = Operation(
         529: _message_refused("The gateway or its database is temporarily unavailable."),
     },
 )
+_MODEL_REFUSED = {
+    401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
+    503: _chat_refused("The gateway or its database is temporarily unavailable."),
+}
 MODELS = Operation(
     method="get",
     path="/v1/models",
     name="model_list",
     summary="List the model of the session",
-    description="The list holds one model, named after the job. The request restarts the session's time to live.",
+    description=(
+        "The list holds one model, named after the job. Anthropic's clients, known by the header `anthropic-version` "
+        "or by `x-api-key` without `Authorization`, get a MessageModelList and their API's errors. The request "
+        "restarts the session's time to live."
+    ),
     security=SESSION_KEY,
-    answers={200: Answer("The model.", ModelList), 401: _refused("The key is unknown."), 503: _UNAVAILABLE},
+    answers={200: Answer("The model.", ModelList), **_MODEL_REFUSED},
+)
+MODEL = Operation(
+    method="get",
+    path="/v1/models/{model}",
+    name="model_get",
+    summary="Look at the model of the session",
+    description="Anthropic's clients get a MessageModel and their API's errors.",
+    security=SESSION_KEY,
+    parameters=[Parameter("model", "path", "The name of the session's job.")],
+    answers={
+        200: Answer("The model.", ModelCard),
+        404: _chat_refused("The session's model has another name (`model_not_found`)."),
+        **_MODEL_REFUSED,
+    },
 )
 GATEWAY = Contract(
     title="SeamlessFlow gateway",
@@ -286,6 +316,7 @@ GATEWAY = Contract(
         MESSAGES,
         COUNT_TOKENS,
         MODELS,
+        MODEL,
     ],
     schemes={
         API_TOKEN: "An API token of the job's project with the scope `sessions`.",
@@ -293,6 +324,8 @@ GATEWAY = Contract(
     },
     types=[
         ChatCompletionChunk,
+        MessageModel,
+        MessageModelList,
         MessageStart,
         BlockStart,
         BlockDelta,

@@ -158,6 +158,7 @@ class ModelCard(msgspec.Struct, kw_only=True):
     object: str = "model"
     created: int
     owned_by: str = "seamlessflow"
+    max_model_len: int  # tokens of a prompt and its answer together
 
 
 class ModelList(msgspec.Struct, kw_only=True):

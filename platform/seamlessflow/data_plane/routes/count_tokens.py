@@ -5,9 +5,7 @@ from http import HTTPStatus
 import msgspec
 
 from seamlessflow.core.protocol.anthropic_messages import TokenCount
-from seamlessflow.data_plane.dialects.messages.dialect import MessagesDialect
 from seamlessflow.data_plane.dialects.messages.request import tokens_request_parse
-from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
 from seamlessflow.data_plane.routes.planning import TurnPlanner
 from seamlessflow.data_plane.routes.turns import ignored_header
@@ -23,13 +21,6 @@ class CountTokensRoute:
         self._registry = registry
         self._bodies = bodies
         self._planner = planner
-        self._dialect = MessagesDialect()
-
-    def error_status(self, error: ApiError) -> int:
-        return self._dialect.status(error)
-
-    def error_body(self, error: ApiError) -> bytes:
-        return self._dialect.error(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))

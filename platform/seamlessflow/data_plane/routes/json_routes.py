@@ -8,6 +8,7 @@ import msgspec
 import psycopg
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -24,7 +25,6 @@ from seamlessflow.core.protocol.data_plane import (
     SessionsHeldRequest,
     SessionsRefused,
 )
-from seamlessflow.core.protocol.openai_chat import ModelCard, ModelList
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
@@ -33,7 +33,9 @@ from seamlessflow.data_plane.groups.external import HEADER, ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
 from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
-from seamlessflow.data_plane.routes.http import BodyRoom, bearer, while_connected
+from seamlessflow.data_plane.routes.http import BodyRoom, bearer, credential, while_connected
+from seamlessflow.data_plane.routes.models import model_list, model_named
+from seamlessflow.data_plane.routes.refusals import spoken_dialect, unknown_route, wrong_method
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -72,6 +74,7 @@ class JsonRoutes:
                 Route("/healthz", self.healthz),
                 Route("/metrics", self.metrics),
                 Route("/v1/models", self.models),
+                Route("/v1/models/{model:path}", self.model),
                 Route("/v1/sessions", self.session_open, methods=["POST"]),
                 Route("/v1/sessions/{session}/reward", self.session_reward, methods=["POST"]),
                 Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),
@@ -83,6 +86,7 @@ class JsonRoutes:
             ],
             exception_handlers={
                 ApiError: _refused,
+                HTTPException: _no_route,
                 psycopg.DataError: _unstorable,
                 **dict.fromkeys(DATABASE_AWAY, _database_away),
             },
@@ -95,9 +99,12 @@ class JsonRoutes:
         return Response(generate_latest(REGISTRY), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def models(self, request: Request) -> Response:
-        session = await self._registry.session_by_key(bearer(request.scope))
-        model = ModelCard(id=session.job.name, created=int(time.time()))
-        return _json(ModelList(data=[model]))
+        session = await self._registry.session_by_key(credential(request.scope))
+        return _json(model_list(request.scope, session))
+
+    async def model(self, request: Request) -> Response:
+        session = await self._registry.session_by_key(credential(request.scope))
+        return _json(model_named(request.scope, session, request.path_params["model"]))
 
     async def session_open(self, request: Request) -> Response:
         await self._external.authenticate(bearer(request.scope))  # before its body is read
@@ -180,12 +187,23 @@ def _decode(raw: bytes, kind: type[Body]) -> Body:
         raise bad_request("The request body is nested too deeply.") from error
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     REFUSALS.labels(str(int(error.status))).inc()
+    dialect = spoken_dialect(request.scope)
+    if dialect is not None:
+        body, status = dialect.error(error), dialect.status(error)
+        return Response(body, status_code=status, headers=error.headers, media_type="application/json")
     return Response(
         error.problem, status_code=error.status, headers=error.headers, media_type="application/problem+json"
     )
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    allowed = (error.headers or {}).get("Allow")
+    refusal = wrong_method(request.scope, allowed) if allowed else unknown_route(request.scope)
+    return await _refused(request, refusal)
 
 
 async def _database_away(request: Request, _: Exception) -> Response:

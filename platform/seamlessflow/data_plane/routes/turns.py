@@ -91,12 +91,6 @@ class TurnRoute:
         self._manager = manager
         self._clock = clock
 
-    def error_status(self, error: ApiError) -> int:
-        return self._dialect.status(error)
-
-    def error_body(self, error: ApiError) -> bytes:
-        return self._dialect.error(error)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))
         with self._bodies.hold() as held:

@@ -92,7 +92,7 @@ def test_every_route_of_the_gateway_has_a_row_and_every_row_a_route() -> None:
     nothing: Any = None
     app = JsonRoutes(*[nothing] * (JsonRoutes.__init__.__code__.co_argcount - 1)).app()
     served = {
-        (method, route.path)  # type: ignore[attr-defined]
+        (method, route.path.replace(":path", ""))  # type: ignore[attr-defined]
         for route in app.routes
         for method in (route.methods or ())  # type: ignore[attr-defined]
         if method != "HEAD"
