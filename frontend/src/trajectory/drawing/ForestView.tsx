@@ -121,6 +121,9 @@ export function ForestView({ source, state, sessionId }: Props) {
         ) : (
           <Outline source={source} selected={chosen} onSelect={setSelected} />
         )}
+        {forest.numAlive === 0 ? (
+          <p className="forest-empty muted">No turn has been recorded. The first prompt of a session appears here.</p>
+        ) : null}
         {shape === "canvas" && hover && hover.node < forest.numNodes ? (
           <HoverNote source={source} hover={hover} />
         ) : null}

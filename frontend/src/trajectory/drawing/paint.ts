@@ -13,6 +13,7 @@ import {
 } from "../colours/colours";
 import { type Forest, NONE, SAMPLED, versionAt } from "../forest/Forest";
 import type { Chunk, TokenCache } from "../forest/TokenCache";
+import { labelSize, labelWithin, TEXT_FROM_PX } from "../geometry/labels";
 import { GAP, type Layout, widthOf } from "../geometry/layout";
 import { clamp, screenX, screenY, type View } from "../geometry/view";
 import type { Visible } from "../geometry/visible";
@@ -38,7 +39,6 @@ export interface Scene {
 }
 
 export const CELLS_FROM_PX = 5;
-export const TEXT_FROM_PX = 24;
 const TEXT_FROM_ROW_PX = 15;
 const MARKS_FROM_ROW_PX = 5;
 const LABELS_FROM_ROW_PX = 13;
@@ -229,8 +229,7 @@ function paintTexts(
 ): void {
   const { vocabulary, view, palette, forest } = scene;
   const [from, to] = tokensInSight(scene, node);
-  const size = clamp(height * 0.55, 9, 12.5);
-  const mostChars = Math.floor((view.pxPerToken - 5) / (size * 0.602));
+  const size = labelSize(height);
   canvas.font = `${size}px ${scene.monospace}`;
   // Any letter spacing keeps the font from drawing ligatures: `<|` must stay two characters.
   canvas.letterSpacing = "0.01px";
@@ -244,8 +243,8 @@ function paintTexts(
       const id = intAt(chunk.ids, token - chunk.start);
       const label = vocabulary ? vocabulary.label(id) : String(id);
       if (isSampled) canvas.fillStyle = inkUpon(colourOf(token));
-      const shown = label.length > mostChars ? `${label.slice(0, Math.max(mostChars - 1, 1))}…` : label;
-      canvas.fillText(shown, x + token * view.pxPerToken + 2, y + height / 2 + 0.5);
+      const shown = labelWithin(label, view.pxPerToken, size);
+      if (shown) canvas.fillText(shown, x + token * view.pxPerToken + 2, y + height / 2 + 0.5);
     }
   }
 }
