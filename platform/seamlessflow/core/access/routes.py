@@ -133,6 +133,8 @@ GATEWAY_ROUTES: Routes = {
     ("POST", "/v1/chat/completions"): Caller.SESSION,
     ("POST", "/v1/completions"): Caller.SESSION,
     ("POST", "/v1/responses"): Caller.SESSION,
+    ("GET", "/v1/responses/{response}"): Caller.SESSION,
+    ("GET", "/v1/responses/{response}/input_items"): Caller.SESSION,
     ("POST", "/v1/messages"): Caller.SESSION,
     ("POST", "/v1/messages/count_tokens"): Caller.SESSION,
     ("POST", "/v1/sessions"): Operation.SESSION_OPEN,

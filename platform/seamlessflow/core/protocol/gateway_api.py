@@ -41,6 +41,7 @@ from seamlessflow.core.protocol.openai_responses import (
     ResponseBody,
     ResponseError,
     ResponseEvent,
+    ResponseItems,
 )
 from seamlessflow.core.protocol.openapi import PROBLEM, Answer, Contract, Operation, Parameter
 
@@ -212,10 +213,11 @@ RESPONSE = Operation(
     method="post",
     path="/v1/responses",
     name="response",
-    summary="Ask the policy for the next response, with the whole conversation as its input",
+    summary="Ask the policy for the next response",
     description=(
-        "Every answer is recorded and may be trained on. The gateway keeps no responses: the items of an answer are "
-        "handed back in `input`. With `stream` the answer is a stream of named events, each a ResponseEvent, up to "
+        "Every answer is recorded and may be trained on. `input` has the whole conversation, or names what the session "
+        "keeps: a previous response, or items of one. With `stream` the answer is a stream of named events, each a "
+        "ResponseEvent, up to "
         "`response.completed` or `response.incomplete`. An error after the first byte comes as a ResponseError. "
         "Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
@@ -226,9 +228,36 @@ RESPONSE = Operation(
         200: Answer("The answer. It has been recorded.", Response),
         400: _chat_refused(_REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
+        404: _chat_refused("The session keeps no such response or item (`previous_response_not_found`)."),
         413: _chat_refused("The body is too large."),
         503: _chat_refused(_UNAVAILABLE_TURN),
     },
+)
+_KEPT = [Parameter("response", "path", "Identifier of a response of this session, `resp_…`.")]
+_KEPT_REFUSED = {
+    401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
+    404: _chat_refused("The session keeps no such response."),
+    503: _chat_refused("The gateway or its database is temporarily unavailable."),
+}
+RESPONSE_GET = Operation(
+    method="get",
+    path="/v1/responses/{response}",
+    name="response_get",
+    summary="Look at a response of the session again",
+    description="The tools of its request are not kept, and left out.",
+    security=SESSION_KEY,
+    parameters=_KEPT,
+    answers={200: Answer("The response.", Response), **_KEPT_REFUSED},
+)
+RESPONSE_ITEMS = Operation(
+    method="get",
+    path="/v1/responses/{response}/input_items",
+    name="response_items",
+    summary="List the conversation before a response",
+    description="All items come at once, the newest first.",
+    security=SESSION_KEY,
+    parameters=_KEPT,
+    answers={200: Answer("The items.", ResponseItems), **_KEPT_REFUSED},
 )
 MESSAGES = Operation(
     method="post",
@@ -313,6 +342,8 @@ GATEWAY = Contract(
         CHAT,
         COMPLETION,
         RESPONSE,
+        RESPONSE_GET,
+        RESPONSE_ITEMS,
         MESSAGES,
         COUNT_TOKENS,
         MODELS,

@@ -1,6 +1,6 @@
 """Responses as the gateway reads and answers them: the fields of OpenAI's API that can change an answer.
 
-The gateway keeps no responses: a request carries its whole conversation in `input`.
+A request carries its whole conversation in `input`, or names the earlier responses and items of its session.
 """
 
 from typing import Any, Literal
@@ -26,12 +26,14 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/responses`.
 
     `input` is a string or a list of items of type `message`, `reasoning`, `function_call`, `function_call_output`,
-    `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions, custom tools and
+    `custom_tool_call`, `custom_tool_call_output` and `item_reference`; others are refused. `previous_response_id` and
+    item references name answers of this session, unless these were asked for with `store: false`. The instructions of
+    a previous response are not carried over. Tools are functions, custom tools and
     namespaces of both. A custom tool's grammar is shown to the policy but not enforced. Tools of type `web_search`,
     `web_search_preview`, `image_generation` and `tool_search` are left out and named as ignored. `temperature` and
     `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is `auto`, `none`, `required`
     or names a tool. `include` may have `reasoning.encrypted_content` and `message.output_text.logprobs`; `top_logprobs`
-    from 1 on asks for logprobs as well. `previous_response_id`, `conversation`, `prompt` and `background` are refused.
+    from 1 on asks for logprobs as well. `conversation`, `prompt` and `background` are refused.
     Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
@@ -43,7 +45,7 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     parallel_tool_calls: bool | None = None  # false has an effect only on forced or strict calls
     max_output_tokens: int | None = None
     stream: bool | None = None
-    store: bool | None = None  # true has no effect
+    store: bool | None = None  # false: later requests cannot name the response
     include: list[str] | None = None
     top_logprobs: int | None = None  # likeliest tokens with each token of the text
     reasoning: ReasoningConfig | None = None
@@ -52,8 +54,8 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     # Overridden by the job.
     temperature: float | None = None
     top_p: float | None = None
-    # Refused unless the value has no effect.
     previous_response_id: str | None = None
+    # Refused unless the value has no effect.
     conversation: Any = None
     prompt: Any = None
     background: bool | None = None
@@ -140,8 +142,8 @@ class Response(msgspec.Struct, kw_only=True):
     model: str  # the name of the job
     output: list[OutputItem]
     parallel_tool_calls: bool = True
-    previous_response_id: None = None
-    store: bool = False
+    previous_response_id: str | None
+    store: bool
     temperature: float  # of the job
     tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
@@ -149,6 +151,16 @@ class Response(msgspec.Struct, kw_only=True):
     top_p: float = 1.0
     truncation: str = "disabled"
     usage: ResponseUsage | None  # null until the response ends
+
+
+class ResponseItems(msgspec.Struct, kw_only=True):
+    """The items of a conversation before a response, the newest first, without reasoning."""
+
+    object: Literal["list"] = "list"
+    data: list[dict[str, Any]]
+    has_more: bool = False
+    first_id: str | None = None
+    last_id: str | None = None
 
 
 class ResponseEvent(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -8,7 +8,7 @@ Invariants: a node's index is its place in `nodes`; a parent comes before its ch
 prompt or root node; token ids never change once a node is added.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -128,6 +128,24 @@ class PrefixTree:
             return Match(None, 0, ForkCause.CONTEXT)
         is_begun = any(_repeats(digests[: len(root.digests)], root.digests) for root in roots)
         return Match(None, 0, ForkCause.HISTORY if is_begun else ForkCause.NEW_ROOT)
+
+    def match_named(
+        self, digests: tuple[bytes, ...], context: bytes, named: Sequence[tuple[int, int]], found: Match
+    ) -> Match:
+        """Return the match with the deepest answer that the request names, unless `found` is deeper.
+
+        named: how many messages an answer ends, and its node. The same words may have been sampled twice, and only the
+        name says which answer is meant. It counts only if the messages up to the answer are those of its path.
+        """
+        for num_messages, index in sorted(named, reverse=True):
+            if num_messages < found.num_messages or num_messages >= len(digests):
+                continue
+            path = self.path(index)
+            recorded = tuple(digest for node in path for digest in node.digests)
+            if path[0].context == context and _repeats(digests[:num_messages], recorded):
+                is_first = not self.children.get(index)
+                return Match(self.nodes[index], num_messages, None if is_first else ForkCause.HISTORY)
+        return found
 
     def roots(self) -> list[Node]:
         return [self.nodes[index] for index in self.children.get(None, ())]

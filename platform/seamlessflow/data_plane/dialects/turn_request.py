@@ -1,11 +1,12 @@
 """What every dialect turns a body into: one request for the next answer of a conversation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, RawPrompt
+from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
 
 Options = TypeVar("Options")  # what a dialect's own reply must know about the request
 
@@ -15,7 +16,8 @@ class TurnRequest(Generic[Options]):
     """The conversation has the form of chat messages, with `reasoning_content` and `tool_calls`.
 
     An answer is searched for tool calls if the conversation has tools. A raw prompt has no messages, and its answer is
-    not searched for reasoning or tool calls.
+    not searched for reasoning or tool calls. A request that names earlier answers by their identifiers has no messages
+    yet: `completed` returns its conversation, or raises ApiError (404) if an identifier is unknown.
     """
 
     conversation: Conversation | RawPrompt
@@ -28,4 +30,5 @@ class TurnRequest(Generic[Options]):
     options: Options
     demand: Demand | None = None  # what the answer must be
     num_top: int = 0  # likeliest tokens to report with each sampled one
+    completed: Callable[[RecordedTurns], Conversation] | None = None
     reshaping: Mapping[str, Any] = field(default_factory=dict)  # penalties and biases, which are not trained

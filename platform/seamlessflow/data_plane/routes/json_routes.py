@@ -36,6 +36,7 @@ from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.routes.http import BodyRoom, bearer, credential, while_connected
 from seamlessflow.data_plane.routes.models import model_list, model_named
 from seamlessflow.data_plane.routes.refusals import spoken_dialect, unknown_route, wrong_method
+from seamlessflow.data_plane.routes.stored_responses import StoredResponses
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -67,6 +68,7 @@ class JsonRoutes:
         self._external = external
         self._outcomes = outcomes
         self._bodies = bodies
+        self._responses = StoredResponses(registry)
 
     def app(self) -> Starlette:
         return Starlette(
@@ -75,6 +77,8 @@ class JsonRoutes:
                 Route("/metrics", self.metrics),
                 Route("/v1/models", self.models),
                 Route("/v1/models/{model:path}", self.model),
+                Route("/v1/responses/{response}", self._responses.get),
+                Route("/v1/responses/{response}/input_items", self._responses.items),
                 Route("/v1/sessions", self.session_open, methods=["POST"]),
                 Route("/v1/sessions/{session}/reward", self.session_reward, methods=["POST"]),
                 Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),

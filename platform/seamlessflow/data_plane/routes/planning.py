@@ -14,6 +14,7 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ContextTooLong, bad_request
+from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.rendering.prompt import (
     AskedPrompt,
@@ -34,6 +35,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     turn_match,
     turn_plan,
 )
+from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
 
 # A shorter request is not worth the question which kind of turn it is.
 TAILS_ABOVE_BYTES = 16 << 10
@@ -63,7 +65,9 @@ class TurnPlanner:
                 job.text,
                 model=job.model_path,
                 max_tokens=model.max_model_len,
-                retains_reasoning=model.thinking_retention is ThinkingRetention.ALL,
+                # The client left the answers that it names to this server, which has their tokens.
+                retains_reasoning=model.thinking_retention is ThinkingRetention.ALL
+                or bool(conversation.named),
                 demand=demand,
             )
             asked = asked_prompt(request)
@@ -129,6 +133,14 @@ def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
     if demand is None or not is_soft(demand) or _makes_strict(session, demand):
         return request
     return dataclasses.replace(request, demand=None, ignored=(*request.ignored, demand.field))
+
+
+async def completed(session: LiveSession, request: TurnRequest[Any], store: TurnStore) -> TurnRequest[Any]:
+    """Return the request with its conversation, whose earlier answers it may only name. Raises ApiError (404)."""
+    if request.completed is None:
+        return request
+    recorded = RecordedTurns(await store.texts(session.key))
+    return dataclasses.replace(request, conversation=request.completed(recorded), completed=None)
 
 
 def _makes_strict(session: LiveSession, demand: Demand) -> bool:

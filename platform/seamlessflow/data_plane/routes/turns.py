@@ -43,7 +43,7 @@ from seamlessflow.data_plane.routes.http import (
     send_head,
     send_whole,
 )
-from seamlessflow.data_plane.routes.planning import TurnPlanner, heard, turn_budget
+from seamlessflow.data_plane.routes.planning import TurnPlanner, completed, heard, turn_budget
 from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
@@ -101,6 +101,7 @@ class TurnRoute:
     ) -> None:
         body = await held.read(scope, receive)
         request = heard(session, self._dialect.parse(body, temperature=session.sampling.temperature))
+        request = await completed(session, request, self._registry.store)
         key = header(scope, b"idempotency-key")
         digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""

@@ -14,6 +14,7 @@ from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.node_texts import NodeText
 from seamlessflow.data_plane.store.turns.sessions import StoredSession
 
 
@@ -30,6 +31,10 @@ class TurnStore(Protocol):
 
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         """Return all nodes of a session, in order of their index."""
+        ...
+
+    async def texts(self, key: SessionKey) -> list[NodeText]:
+        """Return what was said in each node of a session, in order of their index."""
         ...
 
     def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:

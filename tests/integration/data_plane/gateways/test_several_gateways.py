@@ -96,6 +96,32 @@ async def test_sessions_of_a_dead_gateway_go_on_at_another(gateway_fleet: Gatewa
     assert await fleet.metric(owner, "claims_total") == 0, "a session stays with a gateway that lives"
 
 
+async def test_a_kept_response_is_named_at_any_gateway_and_outlives_its_own(
+    gateway_fleet: GatewayFleet,
+) -> None:
+    fleet = gateway_fleet
+    await begin(fleet, 2)
+    session = (await leased(fleet))[0]
+    owner, other = told(fleet, session)
+    first = await respond(owner.url, session)
+    second = await respond(other.url, session, previous_response_id=first)
+    fleet.kill(owner)
+    third = await respond(other.url, session, previous_response_id=second)
+    await respond(other.url, session, previous_response_id=third)
+
+    rows = fleet.world.sql(
+        "SELECT parent_index, drift FROM trajectory_node WHERE kind < 2 ORDER BY node_index"
+    )
+    assert rows == [(None, "clean"), (1, "clean"), (3, "clean"), (5, "clean")]
+
+
+async def respond(url: str, session: dict[str, Any], **fields: Any) -> str:
+    """Return the identifier of a new response."""
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=session["api_key"], max_retries=6) as client:
+        identifier: str = (await client.responses.create(model="tiny", input="12+34?", **fields)).id
+    return identifier
+
+
 async def test_a_gateway_that_was_taken_for_dead_cannot_write(gateway_fleet: GatewayFleet) -> None:
     """It stood still in mid-turn; another gateway goes on with its session, and its own turn is refused."""
     fleet = gateway_fleet

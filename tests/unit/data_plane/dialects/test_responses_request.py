@@ -141,13 +141,12 @@ def test_fields_without_effect_are_named() -> None:
     assert request.ignored == (
         "user",
         "include.file_search_call.results",
-        "store",
         "parallel_tool_calls",
         "truncation",
         "reasoning.effort",
         "text.verbosity",
     )
-    assert request.flags == {"overridden": {"temperature": 0.2}}
+    assert request.flags["overridden"] == {"temperature": 0.2}
     assert parsed(store=False, text={"format": {"type": "text"}}).ignored == ()
 
 
@@ -156,11 +155,10 @@ def test_fields_without_effect_are_named() -> None:
     [
         ({"input": []}, "input"),
         ({"input": [{"role": "robot", "content": ""}]}, "input[0]"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"input": [{"type": "computer_call", "id": "x"}]}, "input[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
         ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input[0]"),
         ({"input": [{"type": "reasoning", "encrypted_content": "sf1.AAAA"}]}, "input[0].encrypted_content"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": {"id": "c"}}, "conversation"),
         ({"background": True}, "background"),
         ({"top_logprobs": 21}, "top_logprobs"),

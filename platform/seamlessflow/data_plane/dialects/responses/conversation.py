@@ -2,16 +2,26 @@
 
 Consecutive reasoning, assistant messages and calls are one turn of the policy, so an answer joins its tree however a
 client splits it into items. Instructions, system and developer messages at the beginning are one system message,
-because many templates take only one.
+because many templates take only one. An item or a whole earlier response may be named by its identifier; what it stands
+for comes from the recorded turns of the session.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from seamlessflow.data_plane.dialects.answers import ChatMessages, answer_last, answer_with_call
 from seamlessflow.data_plane.dialects.reasoning_seal import BrokenSeal, reasoning_unseal
+from seamlessflow.data_plane.dialects.responses.stored import (
+    item_unknown,
+    previous_unknown,
+    reference_read,
+    stored_answer,
+)
 from seamlessflow.data_plane.dialects.responses.tools import custom_arguments, function_name
 from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
 
 PARAGRAPH = "\n"
 SYSTEM_PARAGRAPH = "\n\n"
@@ -20,11 +30,100 @@ _SYSTEM_ROLES = ("system", "developer")
 
 
 def chat_messages(items: Sequence[Mapping[str, Any]], instructions: str | None) -> ChatMessages:
-    """Return the chat messages of a conversation. Raises ApiError (400), which names the item."""
-    chat: ChatMessages = [{"role": "system", "content": instructions}] if instructions else []
+    """Return the chat messages of a conversation that names nothing. Raises ApiError (400), which names the item."""
+    chat = _begun(instructions)
     for number, item in enumerate(items):
         _add(chat, item, f"input[{number}]")
     return chat
+
+
+def is_reference(item: Mapping[str, Any]) -> bool:
+    """Return whether an item only names another. Vercel's and OpenAI's clients may leave the type out."""
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+
+
+@dataclass(slots=True)
+class NamedConversation:
+    """Puts together the messages of a request that names earlier answers.
+
+    answers: the node of each named answer, beside its message. added: what named items have given to an answer, as
+    pairs of a turn and a part. A stream may have cut a text into several items, each of which stands for all of it.
+    """
+
+    recorded: RecordedTurns
+    chat: ChatMessages
+    answers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
+    added: set[tuple[UUID, str]] = field(default_factory=set)
+
+    @classmethod
+    def begun(cls, recorded: RecordedTurns, instructions: str, previous: str | None) -> "NamedConversation":
+        """Begin after the response `previous`, whose own instructions are left behind. Raises ApiError (404)."""
+        conversation = cls(recorded, _begun(instructions))
+        if previous is not None:
+            conversation._continue(previous)
+        return conversation
+
+    def add(self, item: Mapping[str, Any], name: str) -> None:
+        """Add an item, or what it names. Raises ApiError (400, 404)."""
+        if is_reference(item):
+            self._add_named(item.get("id"), name)
+        else:
+            _add(self.chat, item, name)
+
+    def named(self) -> tuple[tuple[int, int], ...]:
+        """Return how many messages each named answer ends, and its node."""
+        places = {id(message): place for place, message in enumerate(self.chat)}
+        return tuple((places[id(answer)] + 1, index) for answer, index in self.answers)
+
+    def _continue(self, previous: str) -> None:
+        found = stored_answer(self.recorded, reference_read(previous))
+        if found is None or not previous.startswith("resp_"):
+            raise previous_unknown(previous)
+        node, stored = found
+        messages = [dict(message) for message in self.recorded.messages_up_to(node)]
+        if stored.num_instructions:
+            messages = _without_instructions(messages, stored.num_instructions)
+        if self.chat and messages[0].get("role") in _SYSTEM_ROLES:
+            _add_message(self.chat, messages.pop(0), "previous_response_id")
+        self.chat += messages
+        self.answers.append((self.chat[-1], node.index))
+        self.chat[-1]["content"] = self.chat[-1].get("content") or ""
+
+    def _add_named(self, identifier: object, name: str) -> None:
+        reference = reference_read(identifier)
+        found = stored_answer(self.recorded, reference)
+        if reference is None or found is None or reference.kind == "resp":
+            raise item_unknown(identifier, name)
+        node, (said,) = found[0], found[0].messages
+        calls = said.get("tool_calls") or []
+        is_call = reference.kind not in ("rs", "msg")
+        if is_call and reference.number >= len(calls):
+            raise item_unknown(identifier, name)
+        part = f"call {reference.number}" if is_call else reference.kind
+        if (reference.turn_id, part) in self.added:
+            return
+        self.added.add((reference.turn_id, part))
+        if is_call:
+            answer = answer_with_call(self.chat, calls[reference.number]["id"])
+            answer.setdefault("tool_calls", []).append(calls[reference.number])
+        else:
+            answer, key = (
+                answer_last(self.chat),
+                "content" if reference.kind == "msg" else "reasoning_content",
+            )
+            answer[key] = answer.get(key, "") + (said.get(key) or "")
+        self.answers.append((answer, node.index))
+
+
+def _begun(instructions: str | None) -> ChatMessages:
+    return [{"role": "system", "content": instructions}] if instructions else []
+
+
+def _without_instructions(messages: ChatMessages, num_chars: int) -> ChatMessages:
+    """Leave out the instructions with which the system message begins; it may have had other text behind them."""
+    rest = messages[0]["content"][num_chars:].removeprefix(SYSTEM_PARAGRAPH)
+    return [*([{**messages[0], "content": rest}] if rest else []), *messages[1:]]
 
 
 def _add(chat: ChatMessages, item: Mapping[str, Any], field: str) -> None:

@@ -251,6 +251,8 @@ class ResponsesReply:
             metadata=options.metadata,
             model=self._turn.session.job.name,
             output=output,
+            previous_response_id=options.previous,
+            store=options.is_stored,
             temperature=options.temperature,
             tool_choice=options.tool_choice,
             tools=options.tools,

@@ -20,7 +20,12 @@ from seamlessflow.data_plane.dialects.fields import (
     tokens_limit,
     unknown_fields,
 )
-from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
+from seamlessflow.data_plane.dialects.responses.conversation import (
+    NamedConversation,
+    chat_messages,
+    is_reference,
+)
+from seamlessflow.data_plane.dialects.responses.stored import StoredResponse
 from seamlessflow.data_plane.dialects.responses.tools import OfferedTools, function_name, offered_tools
 from seamlessflow.data_plane.dialects.system_text import (
     marker_flags,
@@ -30,12 +35,12 @@ from seamlessflow.data_plane.dialects.system_text import (
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
+from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 LOGPROBS = "message.output_text.logprobs"
 RANGES: dict[str, tuple[float, float]] = {"temperature": (0, 2), "top_p": (0, 1)}
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "previous_response_id": (None,),
     "conversation": (None,),
     "prompt": (None,),
     "background": (None, False),
@@ -61,6 +66,8 @@ class ResponseOptions:
     has_logprobs: bool
     num_top: int  # likeliest tokens with each one
     temperature: float
+    previous: str | None = None
+    is_stored: bool = True
 
 
 ResponseRequest = TurnRequest[ResponseOptions]
@@ -81,13 +88,24 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     if not items:
         raise bad_request("input must say something beside markers, got only markers.", param="input")
     options = _options(body, tools, temperature)
+    has_names = body.previous_response_id is not None or any(map(is_reference, items))
+    messages = [] if has_names else chat_messages(items, instructions)
+    stored = _stored(options, num_instructions=len(instructions)).flags() if options.is_stored else {}
+
+    def completed(recorded: RecordedTurns) -> Conversation:
+        named = NamedConversation.begun(recorded, instructions, body.previous_response_id)
+        for number, item in enumerate(items):
+            named.add(item, f"input[{number}]")
+        return Conversation(named.chat, callable_tools, {}, named.named())
+
     return TurnRequest(
-        conversation=Conversation(chat_messages(items, instructions), callable_tools, {}),
+        conversation=Conversation(messages, callable_tools, {}),
         num_choices=1,
         stop=(),
         max_tokens=tokens_limit("max_output_tokens", body.max_output_tokens),
         is_streamed=bool(body.stream),
-        flags=overridden_flags(body, temperature)
+        flags=stored
+        | overridden_flags(body, temperature)
         | marker_flags(tuple(dict.fromkeys((*markers, *item_markers)))),
         ignored=(
             *unknown_fields(raw, ResponseBody, _NESTED),
@@ -98,6 +116,19 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
         options=options,
         demand=demand,
         num_top=options.num_top,
+        completed=completed if has_names else None,
+    )
+
+
+def _stored(options: ResponseOptions, *, num_instructions: int) -> StoredResponse:
+    return StoredResponse(
+        num_instructions=num_instructions,
+        previous=options.previous,
+        max_output_tokens=options.max_output_tokens,
+        metadata=options.metadata,
+        tool_choice=options.tool_choice,
+        custom_tools=tuple(sorted(options.custom_tools)),
+        namespaces=options.namespaces,
     )
 
 
@@ -141,6 +172,8 @@ def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> Res
         has_logprobs=LOGPROBS in (body.include or ()) or num_top > 0,
         num_top=num_top,
         temperature=temperature,
+        previous=body.previous_response_id,
+        is_stored=body.store is not False,
     )
 
 
@@ -150,8 +183,6 @@ def _without_effect(body: ResponseBody, markers: Sequence[str], demand: Demand |
     yield from (
         f"include.{name}" for name in body.include or () if name not in (ENCRYPTED_REASONING, LOGPROBS)
     )
-    if body.store:
-        yield "store"
     if body.parallel_tool_calls is False and (demand is None or not demand.tools):
         yield "parallel_tool_calls"
     if body.truncation == "auto":

@@ -7,6 +7,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, node_flags
+from seamlessflow.data_plane.store.turns.node_texts import NodeText
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
@@ -29,6 +30,9 @@ class MemoryTurns:
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         return self._nodes(key.session_id)
 
+    async def texts(self, key: SessionKey) -> list[NodeText]:
+        return [_text(row) for row in self._nodes(key.session_id)]
+
     async def commit(self, rows: Sequence[NodeRow]) -> None:
         for row in rows:
             session = self.sessions[row.key.session_id]
@@ -42,6 +46,20 @@ class MemoryTurns:
     def _nodes(self, session_id: UUID) -> list[NodeRow]:
         stored = self.rows.get(session_id, {})
         return [stored[index] for index in sorted(stored)]
+
+
+def _text(row: NodeRow) -> NodeText:
+    node, facts = row.node, row.facts
+    return NodeText(
+        node.index,
+        node.parent,
+        node.kind,
+        facts.turn_id,
+        facts.messages,
+        facts.finish_reason,
+        node.is_partial,
+        facts.flags,
+    )
 
 
 def _as_read(row: NodeRow) -> NodeRow:

@@ -35,6 +35,7 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     prompt_digest,
     prompt_id,
 )
+from seamlessflow.data_plane.store.turns.node_texts import NodeText, node_texts_read
 from seamlessflow.data_plane.store.turns.sessions import StoredSession, session_read
 from seamlessflow.data_plane.store.values import sql_literal
 from seamlessflow.runtime.connections import KEEPALIVES
@@ -223,6 +224,10 @@ class PostgresTurns:
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         async with self.pool.connection() as connection:
             return (await nodes_read(connection, [(key.month, key.session_id)]))[key.session_id]
+
+    async def texts(self, key: SessionKey) -> list[NodeText]:
+        async with self.pool.connection() as connection:
+            return await node_texts_read(connection, key)
 
     def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
         return self.writer.commit(rows)

@@ -36,11 +36,15 @@ SYSTEM_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The input of the chat template."""
+    """The input of the chat template.
+
+    named: answers that the client named by their identifiers, as pairs: how many messages they end, and their node.
+    """
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Any] | None
     template_arguments: Mapping[str, Any]
+    named: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,9 @@ def turn_match(
     """Find where a request with these stop strings may join. Raises ValueError if a message cannot be read."""
     messages = conversation.messages
     digests, forms = message_digests(messages), AnswerForms(tree, text, conversation.tools, stop)
-    match = tree.match(digests, _context(conversation), forms.recorded_digests(messages, digests))
+    context = _context(conversation)
+    match = tree.match(digests, context, forms.recorded_digests(messages, digests))
+    match = tree.match_named(digests, context, conversation.named, match)
     if match.cause is ForkCause.NEW_ROOT and _has_other_system(tree, conversation, digests):
         match = replace(match, cause=ForkCause.SYSTEM)
     # After the likeliest answer, earlier ones on its path, up to which the template may render the same.
