@@ -1,13 +1,15 @@
 """Runs one session in its environment and returns how it ended.
 
-Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (an outcome of 0), or a failure.
-Invariant: the task's clock stops while the gateway holds a turn of the session, and while this process itself is
-stopped; an agent is never charged for an update, a hand-over, a pause or a stopped machine.
+Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (what it means is the spec's
+`environment.on_timeout`), or a failure with its kind. Invariant: only the agent's own time counts against the task.
+Set-up, waits for services and grading have limits of their own, whose end is a failure; while the gateway does not
+serve a turn of the session, and while this process itself is stopped, no clock goes on.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from seamlessflow.core.environment.episodes import (
@@ -17,17 +19,46 @@ from seamlessflow.core.environment.episodes import (
     PolicyEndpoint,
     Task,
 )
+from seamlessflow.core.environment.failures import FailureKind
+from seamlessflow.core.environment.section import EnvironmentSection, OnTimeout
+from seamlessflow.core.environment.stages import FAILURE_OF, Stage, stages_listen
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.core.types.rewards import reward_problem
+from seamlessflow_workers.agents.episode_clock import EpisodeClock
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000
 LEAST_WAIT_S = 0.5  # between two requests for the time that a session was held
-SLICE_S = 1.0
-LATE_S = 0.5  # if a slice takes longer than its time plus this, the process was stopped; then only this much counts
 
 HeldSeconds = Callable[[UUID], Awaitable[float]]
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRules:
+    """How long what is not the agent's own time may last, and what it means that the agent's own time is up."""
+
+    limits_s: Mapping[Stage, float]
+    on_timeout: OnTimeout
+
+    @classmethod
+    def of(cls, section: EnvironmentSection) -> "EpisodeRules":
+        limits_s = {
+            Stage.SETUP: section.setup_timeout_s,
+            Stage.WAITING: section.waiting_timeout_s,
+            Stage.GRADING: section.grading_timeout_s,
+        }
+        return cls(limits_s, section.on_timeout)
+
+
+USUAL_RULES = EpisodeRules.of(EnvironmentSection(name="external"))
+
+
+_FIELDS = {
+    Stage.SETUP: ("the set-up", "environment.setup_timeout_s"),
+    Stage.WAITING: ("a tool or service that the agent waited for", "environment.waiting_timeout_s"),
+    Stage.GRADING: ("the grading", "environment.grading_timeout_s"),
+}
 
 
 async def run_episode(
@@ -38,54 +69,41 @@ async def run_episode(
     session_id: UUID,
     timeout_s: float,
     held_s: HeldSeconds,
+    rules: EpisodeRules = USUAL_RULES,
 ) -> SessionFinish:
     """Run a session. `held_s` returns how long the gateway held its turns; it is called only when time seems up."""
+    clock = EpisodeClock({**rules.limits_s, Stage.AGENT: timeout_s})
+    stages_listen(clock.stages)
     work = asyncio.create_task(environment.run(task, policy))
     try:
-        if not await _ended_in_time(work, session_id, timeout_s, held_s):
-            return SessionFinish(session_id=session_id, reward=0.0, is_timeout=True)
+        if (late := await _late_stage(work, clock, session_id, held_s)) is not None:
+            return _late(session_id, late, rules)
         outcome = work.result()
         if problem := reward_problem(outcome.reward):
             raise BrokenEpisode(problem)
     except BrokenEpisode as error:
-        return _failed(session_id, str(error))
+        return _failed(session_id, str(error), error.kind or _kind_of(clock))
     except Exception as error:
         logger.warning("session %s failed", session_id, exc_info=True)
-        return _failed(session_id, f"{type(error).__name__}: {error}")
+        return _failed(session_id, f"{type(error).__name__}: {error}", _kind_of(clock))
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-    return SessionFinish(
-        session_id=session_id,
-        reward=outcome.reward,
-        is_timeout=outcome.is_timeout,
-        metrics=dict(outcome.metrics),
-    )
+    return _finish(session_id, outcome, rules)
 
 
-async def _ended_in_time(
-    work: asyncio.Task[Outcome], session_id: UUID, timeout_s: float, held_s: HeldSeconds
-) -> bool:
-    """Return whether `work` ended in time, not counting the time for which the gateway held its turns."""
-    spent_s, limit_s = 0.0, timeout_s
-    while True:
-        while spent_s < limit_s:
-            spent_s += await _spend(work, min(SLICE_S, limit_s - spent_s))
-            if work.done():
-                return True
-        held_so_far_s = await _held_so_far(session_id, held_s)
-        if spent_s >= timeout_s + held_so_far_s:
-            return work.done()
-        limit_s = max(timeout_s + held_so_far_s, spent_s + LEAST_WAIT_S)
-
-
-async def _spend(work: asyncio.Task[Outcome], slice_s: float) -> float:
-    """Wait for `work`, at most one slice, and return the seconds that count."""
-    now_s = asyncio.get_running_loop().time
-    began_s = now_s()
-    await asyncio.wait({work}, timeout=slice_s)
-    elapsed_s = now_s() - began_s
-    return elapsed_s if elapsed_s <= slice_s + LATE_S else LATE_S
+async def _late_stage(
+    work: asyncio.Task[Outcome], clock: EpisodeClock, session_id: UUID, held_s: HeldSeconds
+) -> Stage | None:
+    """Return the stage whose time is up, not counting the time for which the gateway held the session's turns."""
+    timeout_s = clock.limit_s(Stage.AGENT)
+    while (late := await clock.late_stage(work)) is Stage.AGENT:
+        limit_s = timeout_s + await _held_so_far(session_id, held_s)
+        spent_s = clock.spent_s(Stage.AGENT)
+        if spent_s >= limit_s:
+            return None if work.done() else late
+        clock.extend(Stage.AGENT, max(limit_s, spent_s + LEAST_WAIT_S))
+    return late
 
 
 async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
@@ -100,5 +118,35 @@ async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
         return 0.0
 
 
-def _failed(session_id: UUID, reason: str) -> SessionFinish:
-    return SessionFinish(session_id=session_id, failure=reason[:MAX_FAILURE_CHARACTERS])
+def _late(session_id: UUID, stage: Stage, rules: EpisodeRules) -> SessionFinish:
+    if stage is Stage.AGENT:
+        return _finish(session_id, Outcome(0.0, is_timeout=True), rules)
+    what, field = _FIELDS[stage]
+    reason = f"{what} did not end within {rules.limits_s[stage]:g} s ({field})"
+    return _failed(session_id, reason, FAILURE_OF[stage])
+
+
+def _finish(session_id: UUID, outcome: Outcome, rules: EpisodeRules) -> SessionFinish:
+    if outcome.is_timeout and rules.on_timeout is not OnTimeout.ZERO:
+        reason = f"the task's time was up (environment.on_timeout is {rules.on_timeout.value!r})"
+        is_masked = rules.on_timeout is OnTimeout.MASK
+        return _failed(session_id, reason, FailureKind.TIMEOUT, is_timeout=is_masked)
+    return SessionFinish(
+        session_id=session_id,
+        reward=outcome.reward,
+        is_timeout=outcome.is_timeout,
+        metrics=dict(outcome.metrics),
+    )
+
+
+def _kind_of(clock: EpisodeClock) -> FailureKind:
+    return FAILURE_OF[clock.stages.failed_in or Stage.AGENT]
+
+
+def _failed(session_id: UUID, reason: str, kind: FailureKind, *, is_timeout: bool = False) -> SessionFinish:
+    return SessionFinish(
+        session_id=session_id,
+        failure=reason[:MAX_FAILURE_CHARACTERS],
+        failure_kind=kind,
+        is_timeout=is_timeout,
+    )

@@ -11,6 +11,7 @@ from seamlessflow.core.environment.episodes import Environment
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow_workers.agents.episode import EpisodeRules
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.session_loop import SessionLoop
 
@@ -50,6 +51,7 @@ class AgentPhase:
                 client=client,
                 policy_url=policy_url,
                 timeout_s=spec.environment.timeout_s,
+                rules=EpisodeRules.of(spec.environment),
                 max_sessions=max_sessions,
                 least_room=least_room,
                 is_evaluation=is_evaluation,

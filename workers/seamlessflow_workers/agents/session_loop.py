@@ -14,7 +14,7 @@ from uuid import UUID
 
 from seamlessflow.core.environment.episodes import Environment, PolicyEndpoint, Task
 from seamlessflow.core.protocol.data_plane import GroupLeaseRequest, LeasedGroup, LeasedSession, SessionFinish
-from seamlessflow_workers.agents.episode import run_episode
+from seamlessflow_workers.agents.episode import USUAL_RULES, EpisodeRules, run_episode
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.reports import Reports
 
@@ -40,8 +40,9 @@ class SessionLoop:
         least_room: int,
         is_evaluation: bool,
         on_change: Callable[[], None],
+        rules: EpisodeRules = USUAL_RULES,
     ) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, self._rules = timeout_s, rules
         self._slots = asyncio.Semaphore(max_sessions)
         # There is always room for one group; the slots enforce the limit.
         self._capacity = max(max_sessions, least_room)
@@ -127,6 +128,7 @@ class SessionLoop:
                 policy,
                 session_id=session.session_id,
                 timeout_s=self._timeout_s,
+                rules=self._rules,
                 held_s=self._client.session_held_s,
             )
 

@@ -17,7 +17,7 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
-from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
+from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause, breaches_pause
 from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeUpSender
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import owed_store, plan_apply
@@ -136,6 +136,7 @@ class Leader:
         started_at = time.monotonic()
         if started_at - self._barren_at_s >= BARREN_EVERY_S:
             barren_jobs_pause()
+            breaches_pause()
             self._barren_at_s = started_at
         snapshot = snapshot_load(may_evict=patience.is_over(started_at))
         patience.note(snapshot.machines, started_at)

@@ -5,6 +5,8 @@ STORAGE EXTERNAL. `Node` is partitioned by `month`, the month its *session* was 
 node_index) is a true key. Statuses move only through `core.lifecycle.groups`.
 """
 
+from enum import StrEnum
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
@@ -15,6 +17,10 @@ from seamlessflow.core.lifecycle.groups import (
     GroupState,
     SessionState,
 )
+
+
+def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
+    return [(value.value, value.value) for value in values]
 
 
 class PromptContent(models.Model):
@@ -49,9 +55,7 @@ class RolloutGroup(models.Model):
     task_index = models.PositiveIntegerField(null=True)
     task = models.JSONField(default=dict)
     size = models.PositiveIntegerField()
-    state = models.CharField(
-        max_length=16, choices=[(s.value, s.value) for s in GroupState], default=GroupState.OPEN.value
-    )
+    state = models.CharField(max_length=16, choices=_choices(GroupState), default=GroupState.OPEN.value)
     reason = models.TextField(blank=True, default="")
     num_rewarded = models.PositiveIntegerField(default=0)
     reward_mean = models.FloatField(null=True)
@@ -66,7 +70,7 @@ class RolloutGroup(models.Model):
         blank=True,
         default="",
         db_default="",
-        choices=[(c.value, c.value) for c in DropCause],
+        choices=_choices(DropCause),
         help_text="Why it was dropped.",
     )
     replaced_for = models.PositiveBigIntegerField(
@@ -175,9 +179,7 @@ class Evaluation(models.Model):
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="evaluations")
     version = models.PositiveBigIntegerField()
     state = models.CharField(
-        max_length=16,
-        choices=[(s.value, s.value) for s in EvaluationState],
-        default=EvaluationState.RUNNING.value,
+        max_length=16, choices=_choices(EvaluationState), default=EvaluationState.RUNNING.value
     )
     num_tasks = models.PositiveIntegerField()
     samples_per_task = models.PositiveIntegerField()
@@ -216,9 +218,7 @@ class Session(models.Model):
     month = models.DateField(help_text="First day of the month it was opened: the partition of its nodes.")
     slot = models.PositiveIntegerField()
     attempt = models.PositiveIntegerField(default=1)
-    state = models.CharField(
-        max_length=16, choices=[(s.value, s.value) for s in SessionState], default=SessionState.OPEN.value
-    )
+    state = models.CharField(max_length=16, choices=_choices(SessionState), default=SessionState.OPEN.value)
     reason = models.TextField(blank=True, default="")
     key_digest = models.BinaryField(unique=True, help_text="SHA-256 of the session's API key.")
     reward = models.FloatField(null=True)
@@ -227,6 +227,9 @@ class Session(models.Model):
         default=False,
         db_default=False,
         help_text="Ended by a drain of its runner; does not count as one of its slot's three failures.",
+    )
+    failure = models.CharField(
+        max_length=16, blank=True, default="", db_default="", help_text="Its kind of failure; empty: none."
     )
     is_late = models.BooleanField(
         default=False, help_text="The reward arrived after its batch was made; it is stored and not trained."
@@ -267,7 +270,6 @@ class Session(models.Model):
                 condition=models.Q(state="open", expires_at__isnull=False),
                 name="trajectory_session_expiry",
             ),
-            # The sessions that are held while their gateway is away.
             models.Index(
                 fields=["gateway_epoch"], condition=models.Q(state="open"), name="trajectory_session_gateway"
             ),
@@ -371,9 +373,7 @@ class Batch(models.Model):
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
     number = models.PositiveBigIntegerField()
-    state = models.CharField(
-        max_length=16, choices=[(s.value, s.value) for s in BatchState], default=BatchState.LEASED.value
-    )
+    state = models.CharField(max_length=16, choices=_choices(BatchState), default=BatchState.LEASED.value)
     payload = models.BinaryField(null=True, help_text="Null once a durable checkpoint contains it.")
     payload_sha256 = models.CharField(max_length=64)
     policy_version = models.BigIntegerField(help_text="The trainer's policy version when it was assembled.")

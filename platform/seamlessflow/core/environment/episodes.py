@@ -9,13 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from seamlessflow.core.environment.failures import FailureKind
+
 POLICY_MODEL = "policy"  # the model name that agents ask for
 
 Task = Mapping[str, Any]
 
 
 class BrokenEpisode(RuntimeError):
-    """The episode ended without an outcome; the message says what broke."""
+    """The episode ended without an outcome; the message says what broke. `kind`: by default that of its stage."""
+
+    def __init__(self, message: str, *, kind: FailureKind | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)

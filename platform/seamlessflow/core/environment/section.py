@@ -19,6 +19,15 @@ class RewardBy(StrEnum):
     SESSION = "session"
 
 
+class OnTimeout(StrEnum):
+    """zero: the session ends with the reward 0, which is trained. mask: it ends, counts in no figure, and none of its
+    tokens is trained. drop: it failed, and its slot runs again, at most three times."""
+
+    ZERO = "zero"
+    MASK = "mask"
+    DROP = "drop"
+
+
 class AgentMachines(SpecSection):
     """Machines that run the agents of a job at the same time, each up to `rollout.max_concurrent_sessions` sessions."""
 
@@ -59,7 +68,21 @@ class EnvironmentSection(SpecSection):
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
     """Maximum number of turns; an episode that reaches it ends with the reward it has."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    """Time limit of a task, in seconds. The clock stops while the gateway holds a request."""
+    """Time limit of a task, in seconds. Only the agent's own time counts: the clock stands still while the gateway
+    holds a request, during set-up and grading, and while an environment waits for a service."""
+    on_timeout: OnTimeout = OnTimeout.ZERO
+    """What it means that a task's own time is up. `zero`: the session ends with the reward 0, which is trained. `mask`:
+    the session ends, counts in no figure, and none of its tokens is trained. `drop`: the session failed, and its slot
+    runs again, at most three times."""
+    setup_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
+    """How many seconds the set-up of a session may take: a user for it, the start of its program, its sandbox. Then the
+    session has failed and runs again; the task's clock has not begun."""
+    waiting_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
+    """How many seconds a session may wait in all for tool servers and other services, where the environment marks such
+    waits. Then it has failed and runs again."""
+    grading_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """How many seconds the grading of a session may take. A judge that takes longer has failed: the session gets no
+    reward and runs again."""
 
     num_machines: AgentMachines = AgentMachines()
     """How many machines run the job's agents. A machine runs agents of several jobs."""

@@ -26,6 +26,8 @@ from uuid import UUID
 
 import msgspec
 
+from seamlessflow.core.environment.failures import FailureKind
+
 PROTOCOL_VERSION = 2
 
 
@@ -61,13 +63,17 @@ class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an episode: its `reward`, or the `failure` that broke it (no outcome, so it runs again)."""
+    """The end of an episode: its `reward`, or the `failure` that broke it (no outcome, so it runs again).
+
+    A failure with `is_timeout` is masked: the session has no outcome and does not run again.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     session_id: UUID
     reward: float | None = None
     failure: str | None = None
-    is_timeout: bool = False  # the task's own timeout: an outcome
+    failure_kind: FailureKind = FailureKind.AGENT  # of a failure
+    is_timeout: bool = False  # the task's own timeout: an outcome, unless it is a failure
     is_requeued: bool = False  # cut short by a drain: no outcome, and not one of the three tries
     metrics: dict[str, float] = {}
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 
+from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.core.environment.section import RewardBy
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -131,12 +132,18 @@ def _has_bad_metrics(finish: SessionFinish) -> bool:
 
 def _outcome(finish: SessionFinish) -> SessionOutcome:
     return SessionOutcome(
-        reward=0.0 if finish.is_timeout and finish.reward is None else finish.reward,
+        reward=_reward(finish),
         reason=(finish.failure or "").replace("\0", "\ufffd"),  # text columns hold no NUL
         is_timeout=finish.is_timeout,
         is_requeued=finish.is_requeued and finish.reward is None and not finish.is_timeout,
+        failure=FailureKind.MACHINE if finish.is_requeued else finish.failure_kind,
         metrics=finish.metrics,
     )
+
+
+def _reward(finish: SessionFinish) -> float | None:
+    is_bare_timeout = finish.is_timeout and finish.reward is None and finish.failure is None
+    return 0.0 if is_bare_timeout else finish.reward
 
 
 class ExternalOutcomes:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -177,3 +178,65 @@ def test_held_out_tasks_without_rewards_do_not_pause_a_job_and_the_job_sets_the_
     assert cycle(job) == "run"
     finalize(job, ["too_few_rewarded"])
     assert cycle(job) == "pause"
+
+
+def end(job: Job, index: int, reasons: Sequence[str], **fields: Any) -> None:
+    """Let the slots of a new group end, each with a failure of this reason or, without one, with a reward."""
+    group = group_make(job, index)
+    for slot, reason in enumerate(reasons):
+        Session.objects.create(
+            id=uuid4(),
+            project_id=job.project_id,
+            job=job,
+            group=group,
+            month="2026-11-01",
+            slot=slot,
+            state="failed" if reason else "closed",
+            reason=reason,
+            key_digest=uuid4().bytes,
+            opened_at=timezone.now(),
+            closed_at=timezone.now(),
+            **fields,
+        )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_equal_first_errors_pause_a_job_before_it_drops_a_group(cast: Cast) -> None:
+    from seamlessflow.control_plane.jobs import self_pause
+
+    job = cast.job(is_running=True)
+    end(job, 0, [f"agent.py (pid {slot}) exited with code 2" for slot in range(16)], failure="agent")
+    end(job, 1, ["its runner is gone"] * 4, failure="machine")
+
+    assert self_pause.breaches_pause() == [job.id]
+    event = Event.objects.get(kind="job.desired")
+    assert event.author == "platform"
+    assert event.reason.startswith("the first 16 sessions failed with the same error (agent): agent.py")
+
+    cast.owner.call("POST", f"jobs/{job.id}/resume", {"reason": "mended"})
+    assert self_pause.breaches_pause() == [], "what failed before a resume counts after it"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_error_of_an_agent_is_shown_before_one_of_the_platform(cast: Cast) -> None:
+    spec = {"name": "calculator", "tasks": str(cast.tasks), "pause_after_dropped_groups": 1}
+    job = cast.job(is_running=True, environment=spec)
+    end(job, 0, ["can't open file '/srv/agents/agent.py'"], failure="agent")
+    Session.objects.create(
+        id=uuid4(),
+        project_id=job.project_id,
+        job=job,
+        group=RolloutGroup.objects.get(job=job),
+        month="2026-11-01",
+        slot=0,
+        attempt=2,
+        state="failed",
+        reason="its runner is gone",
+        failure="machine",
+        key_digest=uuid4().bytes,
+        opened_at=timezone.now(),
+        closed_at=timezone.now(),
+    )
+    RolloutGroup.objects.update(state="dropped", drop_cause="too_few_rewarded", finalized_at=timezone.now())
+    assert cycle(job) == "pause"
+    assert "can't open file '/srv/agents/agent.py'" in Event.objects.get(kind="job.desired").reason

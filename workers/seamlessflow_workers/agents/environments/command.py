@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.stages import Stage, stage
 from seamlessflow.core.extensions.declarations import EnvironmentContext
 from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.agents import keeper
@@ -53,14 +54,16 @@ class CommandEnvironment:
             contextlib.closing(_Tail(OUTPUT_TAIL_BYTES)) as output,
             contextlib.closing(_Tail(ERROR_TAIL_BYTES)) as errors,
         ):
-            async with session_user() as user_id:
-                with _own_folder(user_id) as folder:
+            async with contextlib.AsyncExitStack() as stack:
+                with stage(Stage.SETUP):
+                    user_id = await stack.enter_async_context(session_user())
+                    folder = stack.enter_context(_own_folder(user_id))
                     variables = _variables(task, policy, folder, user_id)
                     process = await self._start(folder, variables, user_id, output=output, errors=errors)
-                    try:
-                        code = await process.wait()
-                    finally:
-                        await _end(process)
+                try:
+                    code = await process.wait()
+                finally:
+                    await _end(process)
             await asyncio.gather(output.wait_closed(), errors.wait_closed())
             return _outcome(self._command[0], code, output.data, errors.data)
 

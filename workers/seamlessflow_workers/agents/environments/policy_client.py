@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from seamlessflow.core.environment.episodes import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
+from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.runtime.http_connections import HttpConnections, address_of
 
 MAX_RETRIES = 10  # with the pauses below about 50 s, enough for a restart of the gateway
@@ -108,7 +109,9 @@ class PolicyClient:
                 return await self._post(policy, raw, key, num_retries)
             except _Again as failure:
                 if num_retries == MAX_RETRIES:
-                    raise BrokenEpisode(f"the policy did not answer: {failure}") from failure
+                    raise BrokenEpisode(
+                        f"the policy did not answer: {failure}", kind=FailureKind.ENGINE
+                    ) from failure
                 pause_s = _pause_s(num_retries) if failure.pause_s is None else failure.pause_s
                 logger.info("asking the policy again in %.1f s: %s", pause_s, failure)
             await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""An environment whose outcomes are graded by a separate reward function."""
+"""An environment whose outcomes are graded by a separate reward function, whose time is not the agent's."""
 
 import dataclasses
 
@@ -10,6 +10,7 @@ from seamlessflow.core.environment.episodes import (
     RewardFunction,
     Task,
 )
+from seamlessflow.core.environment.stages import Stage, stage
 
 
 class GradedEnvironment:
@@ -25,7 +26,9 @@ class GradedEnvironment:
             return outcome
         if outcome.answer is None:
             raise BrokenEpisode("the environment gave no answer that the reward function could grade")
-        return dataclasses.replace(outcome, reward=await self._reward.grade(task, outcome.answer))
+        with stage(Stage.GRADING):
+            reward = await self._reward.grade(task, outcome.answer)
+        return dataclasses.replace(outcome, reward=reward)
 
     async def close(self) -> None:
         try:

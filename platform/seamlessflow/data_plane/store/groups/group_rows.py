@@ -2,8 +2,8 @@
 
 States move as `core.lifecycle.groups` allows, each move by compare-and-set with an event row. A group whose lease has
 expired or whose phase is dead is leased again: its unfinished sessions fail, and each slot may run until three of its
-sessions have failed. Sessions that a drain requeued (a pause, a retag) fail without counting. Once no slot can run, the
-group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropped otherwise.
+sessions have failed. Failures that are not the agent's (a judge, a machine, a drain) do not count. Once no slot can
+run, the group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropped otherwise.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -20,6 +20,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from seamlessflow.core.environment.failures import UNCHARGED, FailureKind
 from seamlessflow.core.lifecycle.groups import (
     RUNNING_GROUP_STATES,
     SESSION_MOVES,
@@ -37,6 +38,8 @@ from seamlessflow.data_plane.store.values import sql_literal
 _PHASE_ENDED = sql_literal(PhaseState.ENDED)
 _SESSION_FAILED = sql_literal(SessionState.FAILED)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
+_MACHINE = sql_literal(FailureKind.MACHINE)
+_UNCHARGED = sorted(kind.value for kind in UNCHARGED)
 
 MAX_FAILURES = 3
 KEY_PREFIX = "sfs_"
@@ -90,22 +93,28 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The newest attempt of one slot; the state is None if the slot never ran. Requeued attempts are not failures."""
+    """The newest attempt of one slot; the state is None if the slot never ran.
+
+    Failures that are not the agent's do not count. `is_masked`: the task's time was up, and that is no outcome.
+    """
 
     slot: int
     attempt: int
     state: SessionState | None
     num_failures: int = 0
+    is_masked: bool = False
 
     @property
     def may_run(self) -> bool:
-        return self.state is None or (self.state is SessionState.FAILED and self.num_failures < MAX_FAILURES)
+        return self.state is None or (self.state is SessionState.FAILED and not self._is_spent)
 
     @property
     def is_over(self) -> bool:
-        return self.state is SessionState.CLOSED or (
-            self.state is SessionState.FAILED and self.num_failures >= MAX_FAILURES
-        )
+        return self.state is SessionState.CLOSED or (self.state is SessionState.FAILED and self._is_spent)
+
+    @property
+    def _is_spent(self) -> bool:
+        return self.is_masked or self.num_failures >= MAX_FAILURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +238,8 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
         f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner is gone',
-                  closed_at = now(), is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
+                  failure = {_MACHINE}, closed_at = now(),
+                  is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
                                            ON p.id = g.lease_phase_id AND p.fence = g.lease_fence
                                            WHERE g.id = %(group)s AND p.state = {_PHASE_ENDED})
            WHERE group_id = %(group)s AND state = {_SESSION_OPEN} RETURNING id""",
@@ -259,7 +269,7 @@ async def sessions_recall(connection: Connection, session_ids: Sequence[UUID]) -
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
         f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner gave it up',
-                  closed_at = now(), is_requeued = true
+                  failure = {_MACHINE}, closed_at = now(), is_requeued = true
            WHERE id = ANY(%s) AND state = {_SESSION_OPEN} RETURNING id""",
         [list(session_ids)],
     )
@@ -270,13 +280,14 @@ async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dic
     """Return all slots of each group, in order."""
     cursor = await connection.execute(
         f"""SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
-                  count(*) FILTER (WHERE state = {_SESSION_FAILED} AND NOT is_requeued)
+                  count(*) FILTER (WHERE state = {_SESSION_FAILED} AND NOT is_requeued AND failure <> ALL(%s)),
+                  bool_or(state = {_SESSION_FAILED} AND is_timeout)
            FROM trajectory_session WHERE group_id = ANY(%s) GROUP BY group_id, slot""",
-        [[group.group_id for group in groups]],
+        [_UNCHARGED, [group.group_id for group in groups]],
     )
     slots = {group.group_id: slots_new(group) for group in groups}
-    for group_id, slot, attempt, state, num_failures in await cursor.fetchall():
-        slots[group_id][slot] = Slot(slot, attempt, SessionState(state), num_failures)
+    for group_id, slot, attempt, state, num_failures, is_masked in await cursor.fetchall():
+        slots[group_id][slot] = Slot(slot, attempt, SessionState(state), num_failures, is_masked)
     return slots
 
 
@@ -316,10 +327,10 @@ async def sessions_insert(
         )
     await connection.execute(
         f"""INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-               key_digest, is_timeout, is_requeued, is_late, metrics, num_turns, num_sampled_tokens, opened_at,
-               gateway_epoch)
-           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, {_SESSION_OPEN}, '', new.digest, false, false, false,
-                  '{{}}', 0, 0, %s, %s
+               key_digest, is_timeout, is_requeued, failure, is_late, metrics, num_turns, num_sampled_tokens,
+               opened_at, gateway_epoch)
+           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, {_SESSION_OPEN}, '', new.digest, false, false, '',
+                  false, '{{}}', 0, 0, %s, %s
            FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
         [
             project_id, job_id, group.group_id, month_of(now), now, epoch,

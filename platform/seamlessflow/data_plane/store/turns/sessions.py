@@ -9,6 +9,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
@@ -54,6 +55,7 @@ class SessionOutcome:
     is_timeout: bool = False
     is_requeued: bool = False
     metrics: dict[str, float] | None = None
+    failure: FailureKind = FailureKind.AGENT  # if it failed
 
     @property
     def state(self) -> SessionState:
@@ -143,9 +145,10 @@ async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOu
     cursor = await connection.execute(
         f"""UPDATE trajectory_session s
            SET state = v.state, reward = v.reward, reason = v.reason, is_timeout = v.is_timeout,
-               is_requeued = v.is_requeued, metrics = s.metrics || v.metrics, closed_at = now()
-           FROM unnest(%s::uuid[], %s::text[], %s::float8[], %s::text[], %s::bool[], %s::bool[], %s::jsonb[])
-                AS v (id, state, reward, reason, is_timeout, is_requeued, metrics)
+               is_requeued = v.is_requeued, failure = v.failure, metrics = s.metrics || v.metrics, closed_at = now()
+           FROM unnest(%s::uuid[], %s::text[], %s::float8[], %s::text[], %s::bool[], %s::bool[], %s::text[],
+                       %s::jsonb[])
+                AS v (id, state, reward, reason, is_timeout, is_requeued, failure, metrics)
            WHERE s.id = v.id AND s.state = {_SESSION_OPEN} RETURNING s.id""",
         [
             list(outcomes),
@@ -154,6 +157,7 @@ async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOu
             [outcome.reason for outcome in given],
             [outcome.is_timeout for outcome in given],
             [outcome.is_requeued for outcome in given],
+            [outcome.failure.value if outcome.state is SessionState.FAILED else "" for outcome in given],
             [Jsonb(outcome.metrics or {}) for outcome in given],
         ],
     )
