@@ -90,7 +90,10 @@ def joins_line(joins: Json) -> str:
     """Say how many turns joined their trees cleanly, and why others did not, most frequent cause first."""
     ranked = sorted(joins["causes"].items(), key=lambda entry: -entry[1])
     others = [f"{number} × {ForkCause[cause.upper()]}" for cause, number in ranked]
-    return "; ".join([f"{joins['num_clean']} of {joins['num_turns']} clean", *others])
+    clean = f"{joins['num_clean']} of {joins['num_turns']} clean"
+    if joins.get("num_conversations"):
+        clean += f" in {joins['num_conversations']} conversations"
+    return "; ".join([clean, *others])
 
 
 def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Judgement:

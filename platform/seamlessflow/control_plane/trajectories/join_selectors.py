@@ -12,7 +12,7 @@ from django.db import connection
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.trajectories.models import NodeKind, Session
-from seamlessflow.core.trajectory.joins import FIRST_PROMPT, JoinNode, Joins, joins_of, session_joins
+from seamlessflow.core.trajectory.joins import FIRST_CAUSES, JoinNode, Joins, joins_of, session_joins
 from seamlessflow.core.trajectory.prefix_tree import ForkCause
 
 _NODES = """
@@ -20,12 +20,12 @@ _NODES = """
     WHERE month = ANY(%(months)s) AND session_id = ANY(%(sessions)s)
 """
 _JOB_COUNTS = """
-    SELECT p.cause, count(*) FILTER (WHERE p.node_index <> %(first)s), coalesce(sum(t.num_turns - 1), 0)
+    SELECT p.cause, p.parent_index IS NULL, count(*), coalesce(sum(t.num_turns - 1), 0)
     FROM (SELECT month, session_id, parent_index, count(DISTINCT turn_id) AS num_turns FROM trajectory_node
           WHERE job_id = %(job)s AND kind = %(sampled)s AND NOT is_partial
           GROUP BY month, session_id, parent_index) t
     JOIN trajectory_node p ON p.month = t.month AND p.session_id = t.session_id AND p.node_index = t.parent_index
-    WHERE p.job_id = %(job)s GROUP BY p.cause
+    WHERE p.job_id = %(job)s GROUP BY 1, 2
 """
 
 
@@ -35,6 +35,7 @@ class JoinsRow(TypedDict):
     num_clean: int
     num_turns: int
     causes: dict[str, int]
+    num_conversations: int | None  # None: the summary was kept before they were counted
 
 
 def session_joins_get(sessions: Sequence[Session], *, job: Job) -> dict[UUID, JoinsRow]:
@@ -54,21 +55,28 @@ def session_joins_get(sessions: Sequence[Session], *, job: Job) -> dict[UUID, Jo
 
 def job_joins(job: Job) -> JoinsRow:
     """Add up the joins of all sessions of a job, evaluations included."""
-    parameters: dict[str, UUID | int] = {
-        "job": job.id,
-        "sampled": NodeKind.SAMPLED.value,
-        "first": FIRST_PROMPT,
-    }
+    parameters: dict[str, UUID | int] = {"job": job.id, "sampled": NodeKind.SAMPLED.value}
     with connection.cursor() as cursor:
         cursor.execute(_JOB_COUNTS, parameters)
-        rows = cursor.fetchall()
-    counts = [(_cause(cause), number) for cause, number, _ in rows]
-    return _row(joins_of([*counts, (ForkCause.REPEAT, sum(int(repeats) for _, _, repeats in rows))]))
+        rows = [
+            (_cause(cause), is_root, number, int(repeats))
+            for cause, is_root, number, repeats in cursor.fetchall()
+        ]
+    begun = [number for cause, is_root, number, _ in rows if is_root and cause in FIRST_CAUSES]
+    counts = [
+        (cause, number) for cause, is_root, number, _ in rows if not (is_root and cause in FIRST_CAUSES)
+    ]
+    return _row(joins_of([*counts, (ForkCause.REPEAT, sum(row[3] for row in rows))], sum(begun)))
 
 
 def _row(joins: Joins) -> JoinsRow:
     causes = {cause.name.lower(): number for cause, number in joins.causes.items()}
-    return JoinsRow(num_clean=joins.num_clean, num_turns=joins.num_turns, causes=causes)
+    return JoinsRow(
+        num_clean=joins.num_clean,
+        num_turns=joins.num_turns,
+        causes=causes,
+        num_conversations=joins.num_conversations,
+    )
 
 
 def _cause(stored: str | None) -> ForkCause | None:

@@ -36,11 +36,16 @@ class JoinsOutput(serializers.Serializer):
 
     num_clean = serializers.IntegerField(help_text="Turns that only appended to their tree.")
     num_turns = serializers.IntegerField(
-        help_text="Turns that could join a tree: all but each session's first."
+        help_text="Turns that could join a conversation: all but the first of each."
     )
     causes = serializers.DictField(
         child=serializers.IntegerField(),
         help_text=f"Numbers of the other turns by cause: {', '.join(cause.name.lower() for cause in ForkCause)}.",
+    )
+    num_conversations = serializers.IntegerField(
+        allow_null=True,
+        help_text="Conversations that the agents began, such as a request for a title beside the task. Null if the "
+        "job ended before they were counted.",
     )
 
 

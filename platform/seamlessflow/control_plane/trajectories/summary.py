@@ -67,7 +67,9 @@ def job_summary(job: Job, *, now: datetime) -> Summary:
     """
     if job.kept_summary is not None:
         kept: Summary = job.kept_summary
-        kept.setdefault("joins", None)  # older summaries lack it
+        kept.setdefault("joins", None)  # older summaries lack it, or a part of it
+        if kept["joins"] is not None:
+            kept["joins"].setdefault("num_conversations", None)
         return kept
     job_id = job.id
     rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]

@@ -1,8 +1,10 @@
-"""How the turns of a session joined its tree: how many cleanly, and why the others did not.
+"""How the turns of a session joined its conversations: how many cleanly, and why the others did not.
 
-`session_joins` takes the nodes of one session, and returns counts. Every recorded turn could join the tree except the
-one that began it. A turn joins as its prompt does: the first recorded turn under a prompt has the prompt's cause, and
-each further one is a repetition. Partial answers were never acknowledged, so they do not count.
+`session_joins` takes the nodes of one session, and returns counts. An agent may lead several conversations, such as a
+request for a title beside its task. Every recorded turn could join one, except those that began one. A root that breaks
+a conversation, because its history or its system prompt changed, begins none. A turn joins as its prompt does: the
+first recorded turn under a prompt has the prompt's cause, and each further one is a repetition. Partial answers were
+never acknowledged, so they do not count.
 """
 
 from collections import Counter
@@ -12,7 +14,7 @@ from uuid import UUID
 
 from seamlessflow.core.trajectory.prefix_tree import ForkCause
 
-FIRST_PROMPT = 0  # index of the node that began the tree
+FIRST_CAUSES = (None, ForkCause.NEW_ROOT)  # causes of the roots that begin a conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +31,36 @@ class JoinNode:
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """`num_turns` counts the turns that could join a tree; those that are not clean have a cause each."""
+    """`num_turns` counts the turns that could join a conversation; those that are not clean have a cause each."""
 
     num_clean: int
     num_turns: int
     causes: Mapping[ForkCause, int]
+    num_conversations: int = 0
 
 
 def session_joins(nodes: Sequence[JoinNode]) -> Joins:
     """Count the joins of one session; the order of its nodes does not matter."""
-    causes = {node.index: node.cause for node in nodes if not node.is_sampled}
+    prompts = {node.index: node for node in nodes if not node.is_sampled}
     turns = {(node.parent, node.turn_id) for node in nodes if node.is_sampled and not node.is_partial}
     counts: Counter[ForkCause | None] = Counter()
-    for prompt, num_turns in Counter(parent for parent, _ in turns).items():
+    num_conversations = 0
+    for parent, num_turns in Counter(parent for parent, _ in turns).items():
         counts[ForkCause.REPEAT] += num_turns - 1
-        if prompt is not None and prompt != FIRST_PROMPT:
-            counts[causes[prompt]] += 1
-    return joins_of(counts.items())
+        if parent is None:
+            continue
+        prompt = prompts[parent]
+        if prompt.parent is None and prompt.cause in FIRST_CAUSES:
+            num_conversations += 1
+        else:
+            counts[prompt.cause] += 1
+    return joins_of(counts.items(), num_conversations)
 
 
-def joins_of(counts: Iterable[tuple[ForkCause | None, int]]) -> Joins:
+def joins_of(counts: Iterable[tuple[ForkCause | None, int]], num_conversations: int) -> Joins:
     """Add up numbers of turns by cause; None is the cause of a clean join."""
     totals: Counter[ForkCause | None] = Counter()
     for cause, number in counts:
         totals[cause] += number
     causes = {cause: totals[cause] for cause in ForkCause if totals[cause]}
-    return Joins(totals[None], totals.total(), causes)
+    return Joins(totals[None], totals.total(), causes, num_conversations)

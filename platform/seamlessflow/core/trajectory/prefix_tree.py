@@ -8,7 +8,7 @@ Invariants: a node's index is its place in `nodes`; a parent comes before its ch
 prompt or root node; token ids never change once a node is added.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -37,7 +37,7 @@ class Drift(StrEnum):
 
 
 class ForkCause(StrEnum):
-    """Why the drift of a request is not clean."""
+    """Why the drift of a request is not clean. A new root begins another conversation; the other causes break one."""
 
     NEW_ROOT = "the conversation begins differently"
     SYSTEM = "the system prompt changed"
@@ -123,11 +123,20 @@ class PrefixTree:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
         if not self.nodes:
             return Match(None, 0, None)
-        roots = [node for node in self.roots() if node.context == context]
-        if not roots:
-            return Match(None, 0, ForkCause.CONTEXT)
-        is_begun = any(_repeats(digests[: len(root.digests)], root.digests) for root in roots)
-        return Match(None, 0, ForkCause.HISTORY if is_begun else ForkCause.NEW_ROOT)
+        # A request as long as a root cannot continue it: it begins a conversation of its own.
+        begun = [
+            root
+            for root in self.roots()
+            if len(root.digests) < len(digests) and _repeats(digests[: len(root.digests)], root.digests)
+        ]
+        if not begun:
+            return Match(None, 0, ForkCause.NEW_ROOT)
+        is_edited = any(root.context == context for root in begun)
+        return Match(None, 0, ForkCause.HISTORY if is_edited else ForkCause.CONTEXT)
+
+    def has_answer_of(self, digests: Iterable[bytes]) -> bool:
+        """Return whether one of these messages is a recorded answer, reasoning left aside."""
+        return any(without_reasoning(digest) in self.answers for digest in digests)
 
     def match_named(
         self, digests: tuple[bytes, ...], context: bytes, named: Sequence[tuple[int, int]], found: Match

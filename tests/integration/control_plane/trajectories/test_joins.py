@@ -51,7 +51,9 @@ def test_a_job_has_the_joins_of_its_sessions_together(cast: Cast, seed: int) -> 
         "num_clean": sum(session["joins"]["num_clean"] for session in group),
         "num_turns": sum(session["joins"]["num_turns"] for session in group),
         "causes": dict(causes),
+        "num_conversations": sum(session["joins"]["num_conversations"] for session in group),
     }
+    assert summary["num_conversations"] > 0
     assert summary["num_clean"] + causes.total() == summary["num_turns"]
 
 

@@ -7,7 +7,7 @@ drift says that the template rewrote history; they are then context, not trainin
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,10 +134,11 @@ def turn_match(
     messages = conversation.messages
     digests, forms = message_digests(messages), AnswerForms(tree, text, conversation.tools, stop)
     context = _context(conversation)
-    match = tree.match(digests, context, forms.recorded_digests(messages, digests))
+    recorded = forms.recorded_digests(messages, digests)
+    match = tree.match(digests, context, recorded)
     match = tree.match_named(digests, context, conversation.named, match)
-    if match.cause is ForkCause.NEW_ROOT and _has_other_system(tree, conversation, digests):
-        match = replace(match, cause=ForkCause.SYSTEM)
+    if match.cause is ForkCause.NEW_ROOT:
+        match = replace(match, cause=_root_cause(tree, conversation, digests, recorded))
     # After the likeliest answer, earlier ones on its path, up to which the template may render the same.
     found = [] if match.node is None else list(tree.answers_up(match.node, match.num_messages))
     answers, num_messages = [node for node, _ in found], [num for _, num in found]
@@ -263,12 +264,22 @@ def _context(conversation: Conversation) -> bytes:
     return value_digest([conversation.tools or [], dict(conversation.template_arguments)])
 
 
+def _root_cause(
+    tree: PrefixTree, conversation: Conversation, digests: tuple[bytes, ...], recorded: Iterable[bytes]
+) -> ForkCause:
+    """Say why a request begins differently: it changed an earlier conversation, or begins another one."""
+    if _has_other_system(tree, conversation, digests):
+        return ForkCause.SYSTEM
+    return ForkCause.HISTORY if tree.has_answer_of(recorded) else ForkCause.NEW_ROOT
+
+
 def _has_other_system(tree: PrefixTree, conversation: Conversation, digests: tuple[bytes, ...]) -> bool:
-    """Return whether an earlier conversation began with the same messages after another system prompt."""
+    """Return whether the request continues an earlier conversation after another system prompt."""
     if conversation.messages[0].get("role") not in SYSTEM_ROLES:
         return False
     return any(
-        len(root.digests) > 1 and root.digests[1:] == digests[1 : len(root.digests)] for root in tree.roots()
+        1 < len(root.digests) < len(digests) and root.digests[1:] == digests[1 : len(root.digests)]
+        for root in tree.roots()
     )
 
 

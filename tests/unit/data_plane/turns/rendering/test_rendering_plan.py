@@ -104,8 +104,34 @@ def test_edited_repeated_and_retooled_requests_fork_with_their_cause(text: Model
     assert (edited.drift, edited.cause, edited.parent) == (Drift.FORK, ForkCause.HISTORY, 1)
     repeated = take(tree, text, [user("12+34?")], "47<|im_end|>")
     assert (repeated.drift, repeated.cause) == (Drift.FORK, ForkCause.REPEAT)
-    retooled = take(tree, text, [user("12+34?")], "48<|im_end|>", tools=[{"type": "function"}])
+    known = {"role": "assistant", "content": "47"}
+    longer = [user("12+34?"), known, user("Sure?")]
+    retooled = take(tree, text, longer, "48<|im_end|>", tools=[{"type": "function"}])
     assert (retooled.drift, retooled.cause) == (Drift.FORK, ForkCause.CONTEXT)
+    dropped = take(tree, text, longer[1:], "48<|im_end|>")
+    assert (dropped.drift, dropped.cause) == (Drift.FORK, ForkCause.HISTORY)
+
+
+@pytest.mark.parametrize(
+    "beside,tools",
+    [
+        ([user("Find a title: 12+34?")], None),  # other words
+        (
+            [user("12+34?")],
+            [{"type": "function"}],
+        ),  # the same words with tools, as after a request for a title
+        ([system("You make titles."), user("12+34?")], None),
+        ([system("You check."), user("46 is right?")], [{"type": "function"}]),
+    ],
+)
+def test_a_conversation_beside_another_begins_a_root_of_its_own(
+    text: ModelText, beside: list[dict[str, Any]], tools: list[Any] | None
+) -> None:
+    tree = PrefixTree()
+    take(tree, text, [user("12+34?")], "46<|im_end|>")
+    take(tree, text, [system("You add."), user("12+34?")], "46<|im_end|>")
+    plan = take(tree, text, beside, "Yes<|im_end|>", tools=tools)
+    assert (plan.parent, plan.cause) == (None, ForkCause.NEW_ROOT)
 
 
 def test_a_changed_system_prompt_is_a_cause_of_its_own(text: ModelText) -> None:
