@@ -31,6 +31,7 @@ from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.demand import KEPT_SHARE, agents_for, engines_for
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.unused import has_no_sessions
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
@@ -108,7 +109,12 @@ _JOBS = f"""
            CASE WHEN (j.spec->'environment'->'num_machines'->>'max')::int > 1 THEN (
                SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
                WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}') END,
-           j.owed
+           j.owed,
+           CASE WHEN j.spec->'environment'->>'name' = 'external' THEN (
+               SELECT CASE WHEN count(*) FILTER (WHERE s.state = '{SessionState.OPEN}') = 0
+                      THEN coalesce(extract(epoch FROM statement_timestamp() - max(s.closed_at)), 'infinity') END
+               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
+               WHERE g.job_id = j.id AND g.state IN ('{GroupState.READY}', '{GroupState.OPEN}')) END::float8
     FROM jobs_job j
     JOIN accounts_project project ON project.id = j.project_id
     CROSS JOIN LATERAL (
@@ -221,7 +227,8 @@ def _job_view(row: tuple[Any, ...], order: int, resolved: ResolvedSpec) -> JobVi
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
     due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
-    given_priority, resumed_s, num_sessions, owed = row[27:]
+    given_priority, resumed_s, num_sessions, owed, closed_s = row[27:]
+    last_published_s = float("inf") if published_s is None else published_s
     return job_view(
         job_id,
         resolved,
@@ -236,7 +243,12 @@ def _job_view(row: tuple[Any, ...], order: int, resolved: ResolvedSpec) -> JobVi
         owed=owed,
         waiting_s=waiting_s if state == JobState.QUEUED else 0.0,
         admitted_s=admitted_s or 0.0,
-        published_s=float("inf") if published_s is None else published_s,
+        published_s=last_published_s,
+        has_no_sessions=has_no_sessions(
+            closed_s,
+            at_work_s=float("inf") if state == JobState.QUEUED else admitted_s or 0.0,
+            published_s=last_published_s,
+        ),
         resumed_s=float("inf") if resumed_s is None else resumed_s,
         trainer_state=frozenset(trainer_state),
         engines_wanted=None if num_turns is None else engines_for(num_turns, spec.rollout.max_num_seqs),

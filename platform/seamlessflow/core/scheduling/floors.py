@@ -8,7 +8,8 @@ job is admitted with its whole floor or not at all.
 Jobs are admitted by priority. Among equals, those at work come first, then those that wait, the longest wait first.
 The first of those that wait has its floor reserved: nobody after it is admitted to machines that it needs. If it still
 does not fit, jobs whose quantum is over give way to it, the longest at work first, as few as suffice, each right after
-it has published. So every floor that fits the fleet is admitted within a bound, whoever else arrives.
+it has published; a job without a use for its machines gives way at once (`unused`). So every floor that fits the fleet
+is admitted within a bound, whoever else arrives.
 
 A job at work whose floor the fleet has lost is *incomplete*: it goes on with what nobody else needs, so that a batch
 that is ready is still trained.
@@ -24,6 +25,7 @@ from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.snapshot import JobView, Owner
+from seamlessflow.core.scheduling.unused import is_unused, yields_to
 from seamlessflow.core.types.tags import Role
 
 QUANTUM_S = 900.0  # a job at work for longer gives way to one that waits
@@ -55,7 +57,15 @@ class Floors:
 def floors_admit(fleet: Fleet, homes: Homes, jobs: Sequence[JobView], at_work: Collection[UUID]) -> Floors:
     """Admit jobs. `at_work`: those that have machines or have left the queue."""
     ranked = sorted(
-        jobs, key=lambda job: (-job.priority, job.id not in at_work, -job.waiting_s, job.order, job.id)
+        jobs,
+        key=lambda job: (
+            -job.priority,
+            job.id not in at_work,
+            is_unused(job),
+            -job.waiting_s,
+            job.order,
+            job.id,
+        ),
     )
     floors = _admit(fleet, homes, ranked, at_work)
     first = floors.reserved_for
@@ -125,9 +135,11 @@ def _rotating(
     over = [
         job
         for job in admitted
-        if job.priority == first.priority and job.id in at_work and job.admitted_s > QUANTUM_S
+        if job.priority == first.priority
+        and job.id in at_work
+        and (job.admitted_s > QUANTUM_S or yields_to(job, first))
     ]
-    over.sort(key=lambda job: (-job.admitted_s, job.order, job.id))
+    over.sort(key=lambda job: (not yields_to(job, first), -job.admitted_s, job.order, job.id))
     leaving: set[UUID] = set()
     for job in over[:MAX_ROTATED]:
         leaving.add(job.id)
@@ -138,7 +150,9 @@ def _rotating(
     for job in over:  # as few as suffice
         if job.id in leaving and _fits(fleet, homes, admitted, first, leaving - {job.id}):
             leaving.discard(job.id)
-    return frozenset(job.id for job in over if job.id in leaving and _may_stop(job))
+    return frozenset(
+        job.id for job in over if job.id in leaving and (yields_to(job, first) or _may_stop(job))
+    )
 
 
 def _fits(

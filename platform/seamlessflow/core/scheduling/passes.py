@@ -20,6 +20,7 @@ from seamlessflow.core.scheduling.judging import Judged
 from seamlessflow.core.scheduling.placement import Targets, machines_place
 from seamlessflow.core.scheduling.shares import Shares
 from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
+from seamlessflow.core.scheduling.unused import yields_to
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
@@ -116,6 +117,8 @@ def _is_gathering(fleet: Fleet, job: JobView) -> bool:
 
 
 def _why_displaced(floors: Floors, job: JobView) -> str:
+    if job.id in floors.rotated and yields_to(job, floors.rotated[job.id]):
+        return "it has no open session and nothing to train, and another job waits for its machines"
     if job.id in floors.rotated:
         return "its turn is over: another job has waited for its machines"
     lacking = floors.missing[job.id]

@@ -215,6 +215,7 @@ class JobView:
     pause_reason: str = ""  # why the platform itself asked for a pause
     waiting_reason: str = ""  # as it is stored
     has_external_agents: bool = False
+    has_no_sessions: bool = False  # its agents, outside the platform, have had none open for a while
     has_rollout: bool = True  # false: it trains on an offline dataset, without engines or agents
     engine: str = "embedded"
     needs: JobNeeds | None = None  # of memory; None: unknown
