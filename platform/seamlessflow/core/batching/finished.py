@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seamlessflow.core.training.section import TrainedTrees
+from seamlessflow.core.trajectory.main_tree import main_tree
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION
 
@@ -33,6 +35,13 @@ class FinishedSession:
         """Return the number of sampled tokens in its longest answer."""
         answers = (node for node in self.nodes if node.kind is NodeKind.SAMPLED and not node.is_partial)
         return max((len(node.token_ids) // TOKEN_BYTES for node in answers), default=0)
+
+
+def with_trees(sessions: Sequence[FinishedSession], trees: TrainedTrees) -> list[FinishedSession]:
+    """Return the sessions with the trees that are trained. Their outcomes and lengths stay those of all trees."""
+    if trees is TrainedTrees.ALL:
+        return list(sessions)
+    return [dataclasses.replace(session, nodes=main_tree(session.nodes)) for session in sessions]
 
 
 def marked_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:

@@ -49,6 +49,13 @@ class TrainObjective(StrEnum):
     BY_LEAVES = "by_leaves"
 
 
+class TrainedTrees(StrEnum):
+    """all: every conversation of a session. main: only the one with the most sampled tokens."""
+
+    ALL = "all"
+    MAIN = "main"
+
+
 class LoraSection(SpecSection):
     """LoRA (arXiv 2106.09685): the model is frozen, and low-rank updates of its linear layers are
     trained."""
@@ -168,6 +175,10 @@ class TrainSection(SpecSection):
     objective: TrainObjective = TrainObjective.ONCE
     """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
     (`by_leaves`)."""
+    trees: TrainedTrees = TrainedTrees.ALL
+    """Which conversations of a session are trained with its reward: `all`, or only the `main` one. That is the tree
+    with the most sampled tokens, and of equal ones the first. `main` leaves out what an agent asks beside its task,
+    such as a title, and other agents in the same session."""
     tree: bool = True
     """Train the branches of a group as trees, so that shared parts are computed once; false: train
     each branch separately. The gradients are the same. Models with state-space layers cannot be

@@ -18,7 +18,7 @@ import psycopg
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
-from seamlessflow.core.batching.finished import FinishedSession, marked_stale
+from seamlessflow.core.batching.finished import FinishedSession, marked_stale, with_trees
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import JobSpec
@@ -137,6 +137,7 @@ class BatchFeed:
             finished = await finished_sessions(connection, [group.group_id for group in groups])
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
             costs = await rollout_costs(connection, [group.group_id for group in groups])
+        finished = [with_trees(sessions, job.spec.train.trees) for sessions in finished]
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
             bound = job.spec.algorithm.staleness_bound
             oldest_allowed = bound.oldest_version(step_version=request.policy_version)

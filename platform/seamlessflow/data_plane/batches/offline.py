@@ -15,7 +15,7 @@ import numpy as np
 
 from seamlessflow.core.algorithms.section import AlgorithmSection, OffPolicySection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
-from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.finished import FinishedSession, with_trees
 from seamlessflow.core.batching.format import PROMPT_VERSION, Batch
 from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
 from seamlessflow.core.job_spec import JobSpec
@@ -39,6 +39,7 @@ async def offline_batch(store: DatasetStore, job: LiveJob, request: BatchLeaseRe
     groups = await store.groups(job.job_id, epoch.positions.tolist())
     finished = await store.sessions(groups)
     _require_whole(request.number, epoch, groups, finished)
+    finished = [with_trees(sessions, job.spec.train.trees) for sessions in finished]
     plan = _plan(job, request, epoch, num_sessions=sum(map(len, finished)))
     batch = await asyncio.to_thread(assemble_batch, finished, plan)
     if not batch.loss_mask.any():  # the stored masks of all its answers are 0
