@@ -44,6 +44,9 @@ class Settings:
     max_held_turns: int = 4096  # turns waiting for an engine
     retry_window_s: float = 60.0  # how long the partial turn of a disconnected client is kept
     keepalive_s: float = 15.0  # between comments on a silent stream
+    # How long a whole answer of an agent outside the platform may wait for an engine: less than the 600 s after which
+    # clients usually give up without a word.
+    engine_wait_s: float = 540.0
     group_lease_s: float = 120.0
 
 
@@ -65,6 +68,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         )
     numbers = _Numbers(environ, faults)
     window = numbers.read("SEAMLESSFLOW_RETRY_WINDOW_S", 60, minimum=0)
+    engine_wait_s = numbers.read("SEAMLESSFLOW_ENGINE_WAIT_S", 540)
     body_memory_mb = numbers.read("SEAMLESSFLOW_BODY_MEMORY_MB", 256)
     max_connections = numbers.read("SEAMLESSFLOW_MAX_CONNECTIONS", 4096)
     head_s = numbers.read("SEAMLESSFLOW_HEAD_TIMEOUT_S", 10)
@@ -101,6 +105,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         artifact_root=artifact_root,
         events_url=events_url,
         retry_window_s=float(window),
+        engine_wait_s=float(engine_wait_s),
         max_inflight_body_bytes=body_memory_mb << 20,
         max_connections=max_connections,
         head_timeout_s=float(head_s),

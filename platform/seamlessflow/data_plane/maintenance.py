@@ -9,7 +9,7 @@ from seamlessflow.data_plane.store.batches.batch_rows import batches_applied_not
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups.evaluations import evaluations_cancel
 from seamlessflow.data_plane.store.groups.group_rows import groups_renew
-from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
+from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended_and_waiting
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
@@ -56,15 +56,15 @@ class Maintenance:
                 log.warning("the database is unreachable: %s", str(error).strip())
 
     async def refresh(self) -> None:
-        """Read the engine table, note which jobs are over, and mark published batches as applied."""
+        """Read the engine table, note which jobs are over or wait, and mark published batches as applied."""
         jobs = {job.job_id: job for job in self._registry.jobs}
         async with self._pool.connection() as connection:
             engines = await engines_read(connection, secret=self._settings.secret_key)
-            ended = await jobs_ended(connection, list(jobs)) if jobs else set()
+            ended, reasons = await jobs_ended_and_waiting(connection, list(jobs)) if jobs else (set(), {})
             await batches_applied_note(connection)
         for job_id in ended:
             jobs[job_id].is_over = True
-        self._engines.jobs_over = ended
+        self._engines.jobs_over, self._engines.reasons = ended, reasons
         self._watch.table_set(engines)
         self._engines.table_set(engines)
 

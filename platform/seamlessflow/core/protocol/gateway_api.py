@@ -164,8 +164,9 @@ _REFUSED_TURN = (
     "(`context_length_exceeded`), the session is closed (`session_closed`) or the job is over (`job_over`)."
 )
 _UNAVAILABLE_TURN = (
-    "The gateway or its database is temporarily unavailable, too many turns wait for an engine (`overloaded`), or "
-    "the answer could not be recorded (`not_recorded`). Send the request again, after `Retry-After` if it is given."
+    "The gateway or its database is temporarily unavailable, too many turns wait for an engine (`overloaded`), no "
+    "engine took the request in time (`no_engine`; the message says why), or the answer could not be recorded "
+    "(`not_recorded`). Send the request again, after `Retry-After` if it is given."
 )
 CHAT = Operation(
     method="post",

@@ -9,6 +9,11 @@ KEEPALIVE = b": keep-alive\n\n"
 _encode = msgspec.json.encode
 
 
+def comment(text: str) -> bytes:
+    """Return a line that clients skip and people read."""
+    return b": " + " ".join(text.split()).encode() + b"\n\n"
+
+
 def data_event(body: Any) -> bytes:
     return b"data: " + _encode(body) + b"\n\n"
 

@@ -36,12 +36,17 @@ class SignsOfLife:
             self._signing.cancel()
             await asyncio.wait([self._signing])
 
+    def sign_soon(self) -> None:
+        """Show a sign of life at once, unless one is on its way."""
+        if self._timer is not None and (self._signing is None or self._signing.done()):
+            self._signing = self._loop.create_task(self.write(self._sign()))
+
     async def write(self, chunk: bytes) -> None:
         self._written_s = self._loop.time()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     def _look(self) -> None:
         left_s = self._written_s + self._every_s - self._loop.time()
-        if left_s <= 0 and (self._signing is None or self._signing.done()):
-            self._signing = self._loop.create_task(self.write(self._sign()))
+        if left_s <= 0:
+            self.sign_soon()
         self._timer = self._loop.call_later(left_s if left_s > 0 else self._every_s, self._look)

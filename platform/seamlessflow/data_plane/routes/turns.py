@@ -15,8 +15,8 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -45,10 +45,15 @@ from seamlessflow.data_plane.routes.http import (
 )
 from seamlessflow.data_plane.routes.planning import TurnPlanner, completed, heard, turn_budget
 from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
+from seamlessflow.data_plane.routes.waiting import (
+    EngineRefusals,
+    NoEngineYet,
+    patience_s,
+    waited_header,
+    waiting_comment,
+)
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
-from seamlessflow.data_plane.turns.engines.client import EngineRefused
-from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager, is_asked_whole
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
@@ -166,13 +171,16 @@ class TurnRoute:
         turn = await self._turn(session, request, digest, is_retry=is_retry)
         held.release()  # a turn may take minutes, and what it keeps is bounded by the model's context
         is_recorded = turn.is_recorded
+        turn.wait.patience_s = patience_s(
+            session, self._settings.engine_wait_s, is_streamed=request.is_streamed
+        )
         self._registry.turn_begin(turn)
         try:
             if is_recorded:
                 await self._read_back(turn)
             reply = self._dialect.reply(turn, request, created_s=int(time.time()))
             await self._answer(turn, request, reply, send, is_recorded=is_recorded)
-        except (asyncio.CancelledError, psycopg.Error):
+        except (asyncio.CancelledError, psycopg.Error, NoEngineYet):
             self._abandon(turn)
             raise
         finally:
@@ -189,13 +197,13 @@ class TurnRoute:
         recorded_id = session.undelivered.pop(digest, None)
         if recorded_id is None and is_retry and digest not in session.partials:
             recorded_id = session.turns.get(digest)
-        partial = session.take_partial(digest) if recorded_id is None else None
-        if partial is not None:
+        kept = session.take_partial(digest) if recorded_id is None else None
+        if kept is not None:
             metrics.RETRIES.labels("continued").inc()
-        turn_id: UUID = recorded_id or (partial.turn.turn_id if partial else new_id())
+        turn_id: UUID = recorded_id or (kept.turn.turn_id if kept else new_id())
         progresses = (
-            [choice.progress for choice in partial.turn.choices]
-            if partial
+            [choice.progress for choice in kept.turn.choices]
+            if kept
             else [
                 AnswerProgress(prompt_ids=plan.prompt_ids, max_tokens=budget, asked=asked)
                 for _ in range(request.num_choices)
@@ -226,10 +234,11 @@ class TurnRoute:
         is_streamed = bool(request.stop) or self._watched.is_watched(turn.session.group_id)
         await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
         await self._commit(turn, is_recorded=is_recorded)
-        await send_whole(send, reply.whole(), headers=ignored_header(request.ignored))
+        waited = waited_header(turn.wait, self._clock())
+        await send_whole(send, reply.whole(), headers=[*ignored_header(request.ignored), *waited])
 
     async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
-        with _refusals:
+        with EngineRefusals(turn.wait, self._clock):
             if not is_streamed and is_asked_whole(choice.progress):
                 await turn_grow_whole(turn, choice, self._manager)
                 return
@@ -242,7 +251,8 @@ class TurnRoute:
         await send_head(
             send, HTTPStatus.OK, EVENT_STREAM, headers=[NO_CACHE, *ignored_header(request.ignored)]
         )
-        signs = SignsOfLife(send, reply.keepalive, self._settings.keepalive_s)
+        signs = SignsOfLife(send, partial(self._sign, turn, reply), self._settings.keepalive_s)
+        turn.wait.on_begin = partial(self._say_waiting, turn, signs)
         try:
             async with signs:
                 await signs.write(reply.opening())
@@ -253,8 +263,17 @@ class TurnRoute:
             return
         await send({"type": "http.response.body", "body": reply.closing()})
 
+    def _sign(self, turn: Turn, reply: Reply) -> bytes:
+        why = self._manager.why_none(turn.session.job.job_id) if turn.wait.is_waiting else None
+        return reply.keepalive() if why is None else waiting_comment(why)
+
+    def _say_waiting(self, turn: Turn, signs: SignsOfLife) -> None:
+        """Say at once that a turn waits, if that is because no engine works for its job."""
+        if self._manager.why_none(turn.session.job.job_id) is not None:
+            signs.sign_soon()
+
     async def _grow_aloud(self, turn: Turn, choice: Choice, reply: Reply, signs: SignsOfLife) -> None:
-        with _refusals:
+        with EngineRefusals(turn.wait, self._clock):
             async with aclosing(turn_grow(turn, choice, self._manager)) as growing:
                 async for deltas in growing:
                     if deltas:
@@ -307,28 +326,6 @@ def _digest(key: str, body: bytes) -> bytes:
     digest = hashlib.sha256(f"{key}\n".encode() if key else b"")
     digest.update(body)
     return digest.digest()
-
-
-class _Refusals:
-    """Turns failures of engines and pool into the errors that clients read, as a context."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, EngineRefused):
-            raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.") from error
-        if isinstance(error, JobOver):
-            raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over") from error
-        if isinstance(error, TooManyHeld):
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
-            ) from error
-
-
-_refusals = _Refusals()
 
 
 def ignored_header(ignored: Sequence[str]) -> list[tuple[bytes, bytes]]:

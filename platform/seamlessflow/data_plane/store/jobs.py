@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.rows import TupleRow
 
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
-from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
@@ -78,12 +78,20 @@ async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
     return None if row is None else JobRow(*row)
 
 
-async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
-    """Return which of the jobs are over."""
+async def jobs_ended_and_waiting(
+    connection: Connection, job_ids: list[UUID]
+) -> tuple[set[UUID], dict[UUID, str]]:
+    """Return which of the jobs are over, and why others wait, as the scheduler says it to people."""
     cursor = await connection.execute(
-        "SELECT id FROM jobs_job WHERE id = ANY(%s) AND state = ANY(%s)", [job_ids, _TERMINAL]
+        """SELECT id, state = ANY(%(terminal)s),
+                  CASE WHEN state = %(paused)s THEN 'the job is paused' ELSE waiting_reason END
+           FROM jobs_job
+           WHERE id = ANY(%(jobs)s) AND (waiting_reason <> '' OR state = %(paused)s OR state = ANY(%(terminal)s))""",
+        {"jobs": job_ids, "terminal": _TERMINAL, "paused": JobState.PAUSED.value},
     )
-    return {row[0] for row in await cursor.fetchall()}
+    rows = await cursor.fetchall()
+    ended = {job_id for job_id, is_over, _ in rows if is_over}
+    return ended, {job_id: reason for job_id, is_over, reason in rows if not is_over}
 
 
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:

@@ -29,6 +29,7 @@ from seamlessflow.data_plane.turns.engines.paces import TurnPace
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest
 from seamlessflow.data_plane.turns.engines.requests import GenerateRequest
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
+from seamlessflow.data_plane.turns.engines.turn_wait import TurnWait
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 
 log = logging.getLogger(__name__)
@@ -73,17 +74,25 @@ class RolloutManager:
         self._watch = watch
         self._clock = clock
 
+    def why_none(self, job_id: UUID) -> str | None:
+        """Say why no engine works for the job; None if one does."""
+        return self._pool.why_none(job_id)
+
     async def grow(
-        self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity
+        self,
+        progress: AnswerProgress,
+        sampling: Sampling,
+        affinity: Affinity,
+        wait: TurnWait | None = None,
     ) -> AsyncGenerator[Piece, None]:
-        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver and TooManyHeld.
+        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyHeld and NoEngine.
 
         Time that a failing engine cost is credited to the session's stall timer, so its task is not charged for it.
         """
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as (
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold, wait) as (
                 engine,
                 pace,
             ):
@@ -101,12 +110,18 @@ class RolloutManager:
                             if piece.finish_reason is FinishReason.ABORT:
                                 self._leave(engine, progress, "aborted")
 
-    async def grow_whole(self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity) -> None:
+    async def grow_whole(
+        self,
+        progress: AnswerProgress,
+        sampling: Sampling,
+        affinity: Affinity,
+        wait: TurnWait | None = None,
+    ) -> None:
         """Let `progress` grow to its end as `grow` does, with one piece of each engine."""
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold) as (
+            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold, wait) as (
                 engine,
                 pace,
             ):

@@ -27,6 +27,7 @@ from seamlessflow.data_plane.turns.engines.paces import EnginePace, TurnPace
 from seamlessflow.data_plane.turns.engines.read_again import ReadAgain
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
+from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine, TurnWait
 
 PACES_TOLD_S = 10.0  # paces are told so seldom, because they are judged by minutes
 
@@ -112,6 +113,9 @@ class EnginePool:
     _by_job: dict[UUID, list[_Entry]] = field(
         default_factory=dict
     )  # the same, so that a turn looks at its own
+    reasons: Mapping[UUID, str] = field(
+        default_factory=dict
+    )  # why jobs wait for machines, as the queue says it
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
@@ -173,15 +177,21 @@ class EnginePool:
         self._share()
         self._serve_all()
 
+    def why_none(self, job_id: UUID) -> str | None:
+        """Say why no engine works for the job; None if one does."""
+        if self._by_job.get(job_id):
+            return None
+        return self.reasons.get(job_id) or "no machine rolls out for the job now"
+
     def acquire(
-        self, request: EngineRequest, hold: StallTimer | None = None
+        self, request: EngineRequest, hold: StallTimer | None = None, wait: TurnWait | None = None
     ) -> AbstractAsyncContextManager[tuple[Engine, TurnPace]]:
         """Give an engine of the job with at least the requested version; it counts as busier inside the block. What the
         turn samples there is to be told to its pace.
 
-        `hold` runs while the turn waits for an engine. Raises TooManyHeld and JobOver.
+        `hold` and `wait` run while the turn waits for an engine. Raises TooManyHeld, JobOver and NoEngine.
         """
-        return _Acquired(self, request, hold)
+        return _Acquired(self, request, hold, wait)
 
     def cool_down(self, engine: Engine) -> None:
         """Give an engine that failed no requests for COOLDOWN_S."""
@@ -244,19 +254,24 @@ class EnginePool:
         now_s = self.clock()
         return any(entry.is_open(now_s) for entry in self._by_job.get(job_id, ()))
 
-    async def _take(self, request: EngineRequest, hold: StallTimer | None) -> _Entry:
+    async def _take(self, request: EngineRequest, hold: StallTimer | None, wait: TurnWait | None) -> _Entry:
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
             entry.turns_add(+1, self.clock())
             if not entry.has_queue:
                 self.turns.begin(request.job_id)
             return entry
-        clock = hold or StallTimer()
+        clock, wait = hold or StallTimer(), wait or TurnWait()
         clock.begin(self.clock())
+        wait.begin(self.clock())
         try:
-            return await self._wait(request)
+            async with asyncio.timeout(wait.patience_s):
+                return await self._wait(request)
+        except TimeoutError as error:
+            raise NoEngine(self.why_none(request.job_id) or "no engine has room for it") from error
         finally:
             clock.end(self.clock())
+            wait.end(self.clock())
 
     async def _wait(self, request: EngineRequest) -> _Entry:
         if request.job_id in self.jobs_over:
@@ -314,14 +329,16 @@ class EnginePool:
 class _Acquired:
     """An engine for one turn, as a context; a class, because each turn enters it once or more."""
 
-    __slots__ = ("_entry", "_hold", "_pool", "_request")
+    __slots__ = ("_entry", "_hold", "_pool", "_request", "_wait")
 
-    def __init__(self, pool: EnginePool, request: EngineRequest, hold: StallTimer | None) -> None:
-        self._pool, self._request, self._hold = pool, request, hold
+    def __init__(
+        self, pool: EnginePool, request: EngineRequest, hold: StallTimer | None, wait: TurnWait | None
+    ) -> None:
+        self._pool, self._request, self._hold, self._wait = pool, request, hold, wait
         self._entry: _Entry
 
     async def __aenter__(self) -> tuple[Engine, TurnPace]:
-        entry = self._entry = await self._pool._take(self._request, self._hold)
+        entry = self._entry = await self._pool._take(self._request, self._hold, self._wait)
         return entry.engine, TurnPace(entry.pace, self._pool.clock())
 
     async def __aexit__(

@@ -18,6 +18,7 @@ from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.turns.engines.turn_wait import TurnWait
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
@@ -155,6 +156,7 @@ class Turn:
     flags: dict[str, Any]
     started_s: float
     is_recorded: bool = False
+    wait: TurnWait = field(default_factory=TurnWait)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ async def turn_grow(turn: Turn, choice: Choice, manager: RolloutManager) -> Asyn
     progress, text = choice.progress, choice.text
     if progress.token_ids:  # a retry continues from the tokens of the abandoned turn
         yield text.push(bytes(progress.token_ids))
-    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity)
+    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity, turn.wait)
     async with aclosing(pieces):
         if not text.is_stopped():
             async for piece in pieces:
@@ -45,7 +45,7 @@ async def turn_grow(turn: Turn, choice: Choice, manager: RolloutManager) -> Asyn
 async def turn_grow_whole(turn: Turn, choice: Choice, manager: RolloutManager) -> None:
     """Let one answer grow to its end while nobody reads along. The request must have no stop strings."""
     progress = choice.progress
-    await manager.grow_whole(progress, turn.session.sampling, turn.session.affinity)
+    await manager.grow_whole(progress, turn.session.sampling, turn.session.affinity, turn.wait)
     choice.text.push(bytes(progress.token_ids))
     choice.text.finish()
 

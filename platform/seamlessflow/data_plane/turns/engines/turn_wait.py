@@ -1,0 +1,46 @@
+"""How one turn waits for engines: whether it does now, for how long it may, and how long it did in all.
+
+The pool begins and ends each wait with moments of a monotonic clock. Answers of one turn that wait at the same time
+count once. Invariant: nothing here changes who is served.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+class NoEngine(Exception):
+    """No engine took the turn within its patience."""
+
+
+def _untold() -> None:
+    """Do nothing: nobody is told that the turn waits."""
+
+
+@dataclass(slots=True)
+class TurnWait:
+    """`patience_s`: how long each wait may last; None: as long as it takes. `on_begin` is called when a wait begins."""
+
+    patience_s: float | None = None
+    on_begin: Callable[[], None] = field(default=_untold)
+    _num_waiting: int = 0
+    _since_s: float = 0.0
+    _ended_s: float = 0.0  # in waits that are over
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._num_waiting > 0
+
+    def begin(self, now_s: float) -> None:
+        self._num_waiting += 1
+        if self._num_waiting == 1:
+            self._since_s = now_s
+            self.on_begin()
+
+    def end(self, now_s: float) -> None:
+        self._num_waiting -= 1
+        if self._num_waiting == 0:
+            self._ended_s += now_s - self._since_s
+
+    def waited_s(self, now_s: float) -> float:
+        """Return how long the turn has waited so far."""
+        return self._ended_s + (now_s - self._since_s if self.is_waiting else 0.0)
