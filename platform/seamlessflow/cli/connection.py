@@ -1,10 +1,11 @@
 """Finds the platform: from flags, the environment, or the installation in this folder.
 
-`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a remote platform; otherwise the state folder's
-`run.json` and `cli.token` are used.
+`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a platform. What is not set comes from the state folder's
+`run.json` and `cli.token`. Invariant: the token of this folder's installation is sent to that installation only.
 """
 
 import os
+from urllib.parse import urlsplit
 
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.state import Home, find_home
@@ -12,6 +13,7 @@ from seamlessflow.client import Client
 
 URL_VARIABLE = "SEAMLESSFLOW_WEB_URL"
 TOKEN_VARIABLE = "SEAMLESSFLOW_TOKEN"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def connect() -> Client:
@@ -20,14 +22,36 @@ def connect() -> Client:
     Raises CliError, which says what to do, if there is none, and ApiError for an invalid address or token.
     """
     url, token = (os.environ.get(name, "").strip() for name in (URL_VARIABLE, TOKEN_VARIABLE))
-    if bool(url) != bool(token):
-        present, absent = (URL_VARIABLE, TOKEN_VARIABLE) if url else (TOKEN_VARIABLE, URL_VARIABLE)
+    if url and token:
+        return Client(url, token)
+    home = find_home()
+    run = home.read_run()
+    if url and (run is None or not _is_same(url, run.web_url)):
         raise CliError(
-            f"{present} is set, but {absent} is not: set both for a remote platform, or neither for the one in "
-            "this folder",
+            f"{URL_VARIABLE} is set, but {TOKEN_VARIABLE} is not, and that platform does not run in this folder: "
+            "create a token on the Tokens page of its dashboard, or with `seamlessflow tokens create NAME --scopes "
+            "read,submit` where it runs, and set it",
             exit_code=2,
         )
-    return Client(url, token) if url else client_of(find_home())
+    if token and run is None:
+        raise CliError(
+            f"{TOKEN_VARIABLE} is set, but {URL_VARIABLE} is not, and no platform is running here: set it to the "
+            "address of the dashboard",
+            exit_code=2,
+        )
+    if token and run is not None:
+        return Client(run.web_url, token)
+    return client_of(home)
+
+
+def _is_same(url: str, local: str) -> bool:
+    """Return whether an address on this machine is that of the installation in this folder."""
+    try:
+        given, own = urlsplit(url), urlsplit(local)
+        is_here = given.hostname == own.hostname or given.hostname in LOOPBACK
+        return is_here and given.port == own.port and given.scheme == own.scheme
+    except ValueError:
+        return False
 
 
 def client_of(home: Home) -> Client:
