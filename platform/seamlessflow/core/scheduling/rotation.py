@@ -1,10 +1,11 @@
 """Which jobs at work give way to one that waits, right after they have published.
 
-Takes what was admitted (`Admitted`). A job without a use for its machines gives way at once (`unused`). Others do at their next publication if its project has so much more by its
-weight than the project of the one that waits that this stays true, or becomes equal, once the machines have changed
-hands; or if its project has more than its part, and the one that waits is owed a machine (`arrears`: its project lacked
-its part for longer than a change of hands is worth). Else a job gives way once its quantum is over: first those of the
-same project, then those of others, if they have no less or if nothing else helps.
+Takes what was admitted (`Admitted`). A job without a use for its machines gives way at once (`unused`). One of another
+project gives way at its next publication if its project has so much more by its weight than the project of the one that
+waits that this stays true, or becomes equal, once the machines have changed hands; or if its project has more than its
+part, and the one that waits is owed a machine (`arrears`: its project lacked its part for longer than a change of hands
+is worth). Else a job gives way once its quantum is over: first those of the same project, then those of others, if they
+have no less or if nothing else helps.
 
 Invariants: a change of hands never leaves its giver with less by weight than its taker, except for what is owed, and is
 not taken back by the same rule; the smallest set that suffices gives way, or none.

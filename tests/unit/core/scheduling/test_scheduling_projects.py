@@ -87,7 +87,7 @@ def test_the_priority_of_a_member_takes_nothing_from_another_project() -> None:
 def shares(loads: list[Load], *, num_machines: int, seconds: float, seed: int = 0) -> dict[int, float]:
     """Return which part of the time of machines that were held each project had."""
     machines = {f"m{number}": {"rollout", "train"} for number in range(num_machines)}
-    simulation = Simulation(machines, loads, seed=seed, tick_s=0.25).run(seconds)
+    simulation = Simulation(machines, loads, seed=seed, tick_s=0.5).run(seconds)
     held: dict[int, float] = {}
     for load in loads:
         held[load.project] = held.get(load.project, 0.0) + simulation.held_s.get(load.name, 0.0)
@@ -111,7 +111,7 @@ def mixed(project: int, num_jobs: int, *, weight: float = 1.0, begins_s: float =
 
 @pytest.mark.parametrize(
     "num_machines, weights, num_jobs",
-    [(2, (1.0, 1.0), (12, 4)), (3, (1.0, 1.0), (9, 4)), (2, (3.0, 1.0), (8, 4)), (2, (1.0, 1.0, 1.0), (6, 4, 4))],
+    [(2, (3.0, 1.0), (8, 4)), (2, (1.0, 1.0, 1.0), (6, 4, 4))],
 )  # fmt: skip
 def test_projects_have_their_parts_over_a_long_mixed_workload_of_fewer_machines_than_floors(
     num_machines: int, weights: tuple[float, ...], num_jobs: tuple[int, ...]
