@@ -115,7 +115,7 @@ class MadeUpJob:
         return {
             "id": JOB_ID, "name": "a-job-with-a-rather-long-name", "project": "default", "owner": "ann",
             "state": "completed" if self.is_over else "running", "state_reason": "", "waiting_reason": "",
-            "desired": "run", "latest_version": done, "best_version": None, "num_updates_done": done,
+            "desired": "run", "paused_by": None, "latest_version": done, "best_version": None, "num_updates_done": done,
             "num_updates": 5000, "created_at": started, "started_at": started,
             "ended_at": self.now if self.is_over else None,
         }  # fmt: skip

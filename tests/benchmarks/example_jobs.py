@@ -29,7 +29,7 @@ Curve = list[dict[str, float]]
 
 
 def jobs_run(wanted: Iterable[tuple[AlgorithmName, int]]) -> Iterator[tuple[AlgorithmName, int, Curve]]:
-    """Run the given jobs; yield each curve as soon as its job is completed. Raises JobFailed."""
+    """Run the given jobs; yield each curve as soon as its job is completed. Raises JobStopped."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = {"model": example_model(root / "calculator"), "tasks": example_tasks(root / "tasks.jsonl")}

@@ -23,8 +23,8 @@ const TONES: Record<string, string> = {
   "not seen": "warn",
   cordoned: "warn",
   quarantined: "bad",
+  "needs attention": "bad",
   failed: "bad",
-  lost: "bad",
   down: "bad",
   dropped: "bad",
 };

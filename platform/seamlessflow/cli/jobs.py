@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,8 @@ import yaml
 
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
-from seamlessflow.client import Client, JobFailed
+from seamlessflow.cli.submission_keys import submission_key
+from seamlessflow.client import Client, JobStopped, needs_attention
 from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
@@ -53,20 +55,30 @@ class JobId(click.ParamType[str]):
 @click.option(
     "--wait",
     is_flag=True,
-    help="Follow the job; exit 0 if it completes, 1 if it fails, 3 if it is cancelled.",
+    help="Follow the job; exit 0 if it completes, 3 if it is cancelled, 5 if the platform pauses it.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help=(
+        "The same key and spec give the same job again. Default: in CI, derived from the run and the spec; otherwise "
+        "each call creates a job."
+    ),
 )
 @click.option(
     "--upload/--no-upload", default=True, help="Upload local files and folders that the spec names."
 )
 @_timeout_option
 @_json_option
-def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json: bool) -> None:
+def submit(
+    file: Path, wait: bool, upload: bool, timeout: float | None, as_json: bool, key: str | None
+) -> None:
     """Submit the job described in FILE (YAML or JSON)."""
     spec = _spec_read(file)
     with connect() as client:
         if upload:
             _upload_local_paths(client, spec, base=file.parent)
-        job = client.job_submit(spec)
+        job = client.job_submit(spec, key=key or submission_key(os.environ, spec))
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
         click.echo(f"the model's answers are read as {_family_title(job['spec']['model'])}", err=as_json)
         for line in _memory_lines(job["memory"]):
@@ -74,7 +86,7 @@ def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json:
         if as_json and not wait:
             _print_json(job)
         if wait:
-            _follow(client, job["id"], timeout_s=timeout, as_json=as_json)
+            _follow(client, job, timeout_s=timeout, as_json=as_json)
 
 
 def _memory_lines(memory: Mapping[str, Any] | None) -> Iterator[str]:
@@ -129,9 +141,9 @@ def jobs_show(job_id: str, as_json: bool) -> None:
 @_timeout_option
 @_json_option
 def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
-    """Wait until a job ends: exit 0 if it completes, 1 if it fails, 3 if it is cancelled."""
+    """Wait for a job: exit 0 if it completes, 3 if it is cancelled, 5 if the platform pauses it."""
     with connect() as client:
-        _follow(client, job_id, timeout_s=timeout, as_json=as_json)
+        _follow(client, client.job_get(job_id), timeout_s=timeout, as_json=as_json)
 
 
 @jobs.command("metrics")
@@ -321,27 +333,33 @@ def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> 
         spec[section][key] = client.upload(path)
 
 
-def _follow(client: Client, job_id: str, *, timeout_s: float | None, as_json: bool) -> None:
-    """Print each change and, with `as_json`, the final job. Raises JobFailed, and CliError on
-    timeout."""
-    job: dict[str, Any] = {}
+def _follow(client: Client, job: dict[str, Any], *, timeout_s: float | None, as_json: bool) -> None:
+    """Print each change until the job ends or needs attention. Raises JobStopped, and CliError on timeout.
+
+    With `as_json`, the job is printed however this ends, because a script needs its id then, too.
+    """
     shown: tuple[object, ...] = ()
     deadline_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    for job in client.job_watch(job_id):
-        line = (job["state"], job["latest_version"], job["waiting_reason"])
-        if line != shown:
-            shown = line
-            text = f"{job['state']:<10} version {job['latest_version']} {job['waiting_reason']}"
-            click.echo(text.rstrip(), err=as_json)
-        if JobState(job["state"]) not in TERMINAL_JOB_STATES and time.monotonic() > deadline_at:
-            raise CliError(
-                f"{job['id']} is still {job['state']} after {timeout_s:g} s; it continues",
-                exit_code=TIME_OVER,
-            )
-    if as_json:
-        _print_json(job)
+    try:
+        for seen in client.job_watch(job["id"]):
+            job = seen
+            line = (job["state"], job["latest_version"], job["waiting_reason"])
+            if line != shown:
+                shown = line
+                text = f"{job['state']:<10} version {job['latest_version']} {job['waiting_reason']}"
+                click.echo(text.rstrip(), err=as_json)
+            if needs_attention(job):
+                break
+            if JobState(job["state"]) not in TERMINAL_JOB_STATES and time.monotonic() > deadline_at:
+                raise CliError(
+                    f"{job['id']} is still {job['state']} after {timeout_s:g} s; it continues",
+                    exit_code=TIME_OVER,
+                )
+    finally:
+        if as_json:
+            _print_json(job)
     if job["state"] != JobState.COMPLETED:
-        raise JobFailed(job)
+        raise JobStopped(job)
 
 
 def _print_json(value: object) -> None:

@@ -1,7 +1,7 @@
 """The `seamlessflow` command: combines its groups and turns expected errors into one line.
 
-Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was
-cancelled, or (`status`) the platform is not running; 4 the wait timed out; 130 Ctrl-C.
+Exit codes: 0 done; 1 something failed or the platform cannot be reached; 2 bad usage or bad input; 3 the job was
+cancelled, or (`status`) the platform is not running; 4 the wait timed out; 5 the platform paused the job; 130 Ctrl-C.
 """
 
 import importlib
@@ -13,7 +13,8 @@ import click
 from seamlessflow import __version__
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.failure import InstallationFailed
-from seamlessflow.client import ApiError, JobFailed
+from seamlessflow.client import ApiError, JobStopped
+from seamlessflow.core.lifecycle.jobs import JobState
 
 # Command → module that defines it under the same name. Loaded on demand, because a machine's image
 # has no database driver.
@@ -67,9 +68,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    except (CliError, InstallationFailed, ApiError, JobFailed) as error:
+    except (CliError, InstallationFailed, ApiError, JobStopped) as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(_exit_code(error))
+        sys.exit(exit_code_of(error))
     except BrokenPipeError:
         # The reader has closed the pipe, so discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,11 +82,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def _exit_code(error: CliError | InstallationFailed | ApiError | JobFailed) -> int:
+def exit_code_of(error: CliError | InstallationFailed | ApiError | JobStopped) -> int:
     if isinstance(error, CliError):
         return error.exit_code
     if isinstance(error, InstallationFailed):
         return 1
-    if isinstance(error, JobFailed):
-        return 3 if error.job["state"] == "cancelled" else 1
+    if isinstance(error, JobStopped):
+        return 3 if error.job["state"] == JobState.CANCELLED else 5
     return 2 if error.status is not None and error.status < 500 else 1

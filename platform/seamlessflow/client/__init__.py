@@ -1,6 +1,6 @@
 """The Python client of the REST API."""
 
-from seamlessflow.client.client import Client, JobFailed
+from seamlessflow.client.client import Client, JobStopped, needs_attention
 from seamlessflow.client.errors import ApiError
 
-__all__ = ["ApiError", "Client", "JobFailed"]
+__all__ = ["ApiError", "Client", "JobStopped", "needs_attention"]

@@ -21,7 +21,7 @@ from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
 from seamlessflow.client.errors import ApiError, Json, refusal_read
 from seamlessflow.client.fleet import FleetCalls
 from seamlessflow.client.paths import segment
-from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState, PausedBy
 
 # A large model is unpacked and checked before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
@@ -31,12 +31,27 @@ SUBMIT_PAUSES_S = (0.5, 2.0)
 _PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process that restarts
 
 
-class JobFailed(Exception):
-    """The awaited job failed or was cancelled."""
+class JobStopped(Exception):
+    """The awaited job was cancelled, or the platform paused it because something failed."""
 
     def __init__(self, job: Json) -> None:
-        super().__init__(f"job {job['id']} ended {job['state']}: {job['state_reason'] or 'no reason given'}")
+        super().__init__(_stop_text(job))
         self.job = job
+
+
+def _stop_text(job: Json) -> str:
+    reason = job["state_reason"] or "no reason given"
+    if not needs_attention(job):
+        return f"job {job['id']} was {job['state']}: {reason}"
+    return (
+        f"the platform paused job {job['id']}: {reason}. Mend what failed and continue with `seamlessflow jobs resume "
+        f"{job['id']}`, or end it with `seamlessflow jobs cancel {job['id']}`"
+    )
+
+
+def needs_attention(job: Json) -> bool:
+    """Whether the platform paused the job, so that it continues only if a person resumes it."""
+    return bool(job["state"] == JobState.PAUSED and job["paused_by"] == PausedBy.PLATFORM)
 
 
 class Client(FleetCalls):
@@ -70,14 +85,17 @@ class Client(FleetCalls):
     def close(self) -> None:
         self._http.close()
 
-    def job_submit(self, spec: Mapping[str, Any], *, project: str | None = None) -> Json:
+    def job_submit(
+        self, spec: Mapping[str, Any], *, project: str | None = None, key: str | None = None
+    ) -> Json:
         """Submit a job. If an answer is lost, the request is repeated with the same key, so only one job is created.
 
-        `project`: its slug, which only a token for several projects has to name.
+        `project`: its slug, which only a token for several projects has to name. `key`: the same key and spec give the
+        same job again; by default each call creates one.
         """
         asked: dict[str, Any] = {
             "json": dict(spec),
-            "headers": {"Idempotency-Key": str(uuid.uuid4())},
+            "headers": {"Idempotency-Key": key or str(uuid.uuid4())},
             "params": {"project": project} if project else {},
             "timeout": self._submit_timeout,
         }
@@ -181,10 +199,13 @@ class Client(FleetCalls):
             pause.wait(every_s)
 
     def job_wait(self, job_id: str) -> Json:
-        """Wait until the job completes and return it. Raises JobFailed."""
-        *_, job = self.job_watch(job_id)
-        if job["state"] != "completed":
-            raise JobFailed(job)
+        """Wait until the job completes and return it. Raises JobStopped."""
+        job: Json = {}
+        for job in self.job_watch(job_id):
+            if needs_attention(job):
+                break
+        if job["state"] != JobState.COMPLETED:
+            raise JobStopped(job)
         return job
 
     def machine_list(self) -> list[Json]:

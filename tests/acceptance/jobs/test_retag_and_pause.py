@@ -28,7 +28,7 @@ from tests.acceptance.steering import (
 TAGS = {"alpha": ["rollout", "train"], "beta": ["rollout"], "gamma": ["agent"]}
 NUM_RETAGGED_UPDATES = 60  # the last retag has to come before its last batch is sampled
 NUM_PAUSED_UPDATES = 40  # two pauses have to come before its end
-ENDS = ("completed", "failed", "cancelled", "lost")
+ENDS = ("completed", "cancelled")
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,10 @@ and their exit codes."""
 
 import json
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -14,16 +16,19 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.main import cli
-from seamlessflow.client import ApiError, JobFailed
+from seamlessflow.cli.main import cli, exit_code_of
+from seamlessflow.cli.submission_keys import CI_SYSTEMS
+from seamlessflow.client import ApiError, Client, JobStopped
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
 from seamlessflow.control_plane.scheduling.judgements import machine_quarantine
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.scheduling.decisions import QuarantineMachine
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -181,7 +186,7 @@ def test_an_identifier_that_would_lead_to_another_path_names_no_job(identifier: 
 def test_an_empty_list_does_not_hide_that_jobs_in_other_states_exist(cast: Cast) -> None:
     cast.job()
 
-    assert said("jobs", "list", "--state", "failed") == ["no job is failed"]
+    assert said("jobs", "list", "--state", "completed") == ["no job is completed"]
     assert isinstance(run("jobs", "list", "--limit", "0").exception, click.BadParameter)
 
 
@@ -295,8 +300,81 @@ def test_a_cancelled_job_is_printed_in_full_before_the_wait_fails(cast: Cast) ->
 
     result = run("jobs", "wait", shown, "--json")
 
-    assert isinstance(result.exception, JobFailed)
+    assert isinstance(result.exception, JobStopped)
     assert json.loads(result.stdout)["state"] == "cancelled"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_waiting_ends_when_the_platform_pauses_the_job_and_says_what_to_do(cast: Cast) -> None:
+    job = cast.job()
+    shown = show_id(IdKind.JOB, job.id)
+    job_desire(job_id=job.id, desired=DesiredJobState.PAUSE, reason="its agents crash", author=PLATFORM)
+    plan_apply(decide(snapshot_load()))
+
+    result = run("jobs", "wait", shown, "--json", "--timeout", "20")
+
+    assert isinstance(result.exception, JobStopped)
+    assert exit_code_of(result.exception) == 5
+    assert "its agents crash" in str(result.exception)
+    assert f"seamlessflow jobs resume {shown}" in str(result.exception)
+    printed = json.loads(result.stdout)
+    assert (printed["id"], printed["state"], printed["paused_by"]) == (shown, "paused", "platform")
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_waiting_goes_on_while_a_person_has_paused_the_job(cast: Cast) -> None:
+    shown = show_id(IdKind.JOB, cast.job().id)
+    said("jobs", "pause", shown, "--reason", "lunch")
+    plan_apply(decide(snapshot_load()))
+
+    error = run("jobs", "wait", shown, "--timeout", "0.01").exception
+
+    assert isinstance(error, CliError)
+    assert error.exit_code == 4
+
+
+@pytest.mark.usefixtures("signed_in")
+@pytest.mark.parametrize("how", ["time out", "interrupt"])
+def test_a_script_gets_the_job_however_the_wait_ends(
+    cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(cast.spec()))
+    if how == "interrupt":
+        monkeypatch.setattr(Client, "job_watch", interrupted)
+    limit = ("--timeout", "0.01") if how == "time out" else ()
+
+    result = run("submit", str(tmp_path / "job.yaml"), "--wait", "--json", *limit)
+
+    assert result.exception is not None
+    assert json.loads(result.stdout)["id"] == show_id(IdKind.JOB, Job.objects.get().id)
+
+
+def interrupted(client: Client, job_id: str) -> Iterator[Any]:
+    yield client.job_get(job_id)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_a_repeated_run_of_ci_finds_the_job_that_it_created(
+    cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(cast.spec()))
+
+    def submitted(*options: str) -> str:
+        return str(json.loads(run("submit", str(file), "--json", *options).stdout)["id"])
+
+    for name in {name for names in CI_SYSTEMS.values() for name in names}:
+        monkeypatch.delenv(name, raising=False)
+    assert submitted() != submitted(), "outside CI, each call creates a job"
+    for name, value in {"GITHUB_REPOSITORY": "a/b", "GITHUB_RUN_ID": "7", "GITHUB_JOB": "train"}.items():
+        monkeypatch.setenv(name, value)
+    first = submitted()
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    assert submitted() == first
+    monkeypatch.setenv("GITHUB_RUN_ID", "8")
+    assert submitted() != first
+    assert submitted("--key", "mine") == submitted("--key", "mine")
 
 
 @pytest.mark.usefixtures("signed_in")

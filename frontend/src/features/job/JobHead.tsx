@@ -11,8 +11,9 @@ import { Icon, type IconName } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration, moment } from "../../ui/words/format";
+import { shownState } from "../../ui/words/jobStates";
 
-const ENDED = new Set(["completed", "failed", "cancelled", "lost"]);
+const ENDED = new Set(["completed", "cancelled"]);
 
 const QUESTIONS: Record<JobVerb, { title: string; said: string; act: string; keep: string }> = {
   pause: {
@@ -45,7 +46,7 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
         </p>
         <h1>{job.name}</h1>
         <p className="facts">
-          <StateBadge state={job.state} testId="job-state" />
+          <StateBadge state={shownState(job.state, job.paused_by)} testId="job-state" />
           <span className="mono">{job.id}</span>
           <CopyButton text={job.id} label="Copy the job ID" />
           {job.owner ? <span>by {job.owner}</span> : null}

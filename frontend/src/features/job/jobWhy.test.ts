@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
+import { shownState } from "../../ui/words/jobStates";
 import { failedPhase, whyOf } from "./jobWhy";
 
-const JOB = { state: "running", state_reason: "", waiting_reason: "", desired: "run" } as JobRow;
+const JOB = { state: "running", state_reason: "", waiting_reason: "", desired: "run", paused_by: null } as JobRow;
 
 function request(id: number, to: string, reason: string): EventRow {
   return { id, at: 0, kind: "job.desired", from: "", to: "", reason, author: "user:olga", data: { to } };
@@ -25,7 +26,7 @@ test("a paused job shows who paused it and the newest reason", () => {
 });
 
 test("a pause by the platform is shown as a problem", () => {
-  const paused: JobRow = { ...JOB, state: "pausing", desired: "pause" };
+  const paused: JobRow = { ...JOB, state: "pausing", desired: "pause", paused_by: "platform" };
   const own = { ...request(4, "pause", "8 groups in a row were dropped"), author: "platform" };
   expect(whyOf(paused, [request(1, "pause", "first time"), own])).toEqual({
     title: "Being paused by the platform:",
@@ -45,9 +46,20 @@ test("a job that is resumed before it has paused shows who resumed it, not who p
   expect(whyOf(resumed, [own])?.text).toBe("it goes on as soon as it has paused");
 });
 
-test("a failed job shows the cause and the phase whose log explains it", () => {
-  const failed: JobRow = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" };
-  expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });
+test("a pause by the platform has its reason even while its events are not loaded", () => {
+  const paused: JobRow = {
+    ...JOB,
+    state: "paused",
+    desired: "pause",
+    paused_by: "platform",
+    state_reason: "it crashed",
+  };
+  expect(whyOf(paused, [])).toEqual({ title: "Paused by the platform:", text: "it crashed", isBad: true });
+  expect(shownState(paused.state, paused.paused_by)).toBe("needs attention");
+  expect(shownState("paused", "person")).toBe("paused");
+});
+
+test("the phase that failed last explains a failure", () => {
   const phases = [
     { id: "pha_1", state: "failed", ended_at: 5 },
     { id: "pha_2", state: "failed", ended_at: 9 },

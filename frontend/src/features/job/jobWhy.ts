@@ -16,17 +16,14 @@ const STOPPED_BY_REQUEST: Partial<Record<JobRow["state"], string>> = {
 };
 
 export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
-  if (job.state === "failed" || job.state === "lost") {
-    const title = job.state === "lost" ? "Lost:" : "Failed:";
-    return { title, text: job.state_reason || "no cause was recorded", isBad: true };
-  }
   const stopped = STOPPED_BY_REQUEST[job.state];
   if (stopped) {
     const request = newestRequest(events, job.desired);
     if (job.desired === "run") return resumedWhy(request);
-    const isBad = request?.author === "platform"; // the job paused itself because its agents keep failing
-    const by = request ? ` by ${isBad ? "the platform" : authorSaid(request.author)}` : "";
-    return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
+    const isBad = job.paused_by === "platform";
+    const by = isBad ? " by the platform" : request ? ` by ${authorSaid(request.author)}` : "";
+    const reason = request?.reason || (isBad ? job.state_reason : "");
+    return { title: `${stopped}${by}:`, text: reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Waiting:", text: job.waiting_reason, isBad: false } : null;
 }

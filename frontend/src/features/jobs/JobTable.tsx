@@ -5,6 +5,7 @@ import { Sparkline } from "../../ui/Sparkline";
 import { StateBadge } from "../../ui/StateBadge";
 import { type Scale, scaleOf } from "../../ui/scale";
 import { age, decimal, duration, integer, moment, NONE } from "../../ui/words/format";
+import { shownState } from "../../ui/words/jobStates";
 import type { ListRow } from "./jobRows";
 
 interface Props {
@@ -60,7 +61,7 @@ function JobLine({ row, now, scale, hasProjects }: LineProps) {
         ) : null}
       </td>
       <td>
-        <StateBadge state={row.state} />
+        <StateBadge state={shownState(row.state, row.pausedBy)} />
       </td>
       <td>
         <div className="progress-cell">

@@ -13,7 +13,7 @@ import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
 import { isOneOf } from "../../values/guards";
 import { JobTable } from "./JobTable";
-import { FILTERS, hasDeletedJobs, hasNewJobs, listRows, STATES_OF } from "./jobRows";
+import { FILTER_WORDS, FILTERS, hasDeletedJobs, hasNewJobs, listRows, QUERY_OF } from "./jobRows";
 import { NoJobs } from "./NoJobs";
 
 const PAGE_SIZE = 25;
@@ -26,7 +26,7 @@ export default function JobsPage() {
   const filter = isOneOf(FILTERS, asked) ? asked : "all";
   const search = address.get("q") ?? "";
   const offset = Number(address.get("offset") ?? 0) || 0;
-  const jobs = useJobs({ limit: PAGE_SIZE, offset, state: STATES_OF[filter], search: search || undefined });
+  const jobs = useJobs({ limit: PAGE_SIZE, offset, ...QUERY_OF[filter], search: search || undefined });
   const live = useTopic(JOBS.name, JOBS.definition);
   const now = useServerNow(1000);
   const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
@@ -62,6 +62,7 @@ export default function JobsPage() {
             <Segments
               legend="State"
               values={FILTERS}
+              words={FILTER_WORDS}
               value={filter}
               onChange={(state) => change({ state: state === "all" ? "" : state })}
             />

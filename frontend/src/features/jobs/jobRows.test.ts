@@ -11,6 +11,7 @@ const item: JobItem = {
   created_by: "alice",
   state: "running",
   state_reason: "",
+  paused_by: null,
   waiting_reason: "",
   desired: "run",
   generation: 1,

@@ -11,6 +11,7 @@ export interface ListRow {
   project: string;
   owner: string | null;
   state: string;
+  pausedBy: JobRow["paused_by"];
   why: string;
   numDone: number;
   numAll: number;
@@ -22,14 +23,22 @@ export interface ListRow {
   endedAt: number | null;
 }
 
-export const FILTERS = ["all", "active", "completed", "failed"] as const;
+export const FILTERS = ["all", "active", "attention", "completed", "cancelled"] as const;
 export type StateFilter = (typeof FILTERS)[number];
-/** The job states of each filter, in the form that the REST API accepts. */
-export const STATES_OF: Readonly<Record<StateFilter, string | undefined>> = {
-  all: undefined,
-  active: "queued,starting,running,pausing,paused,cancelling",
-  completed: "completed",
-  failed: "failed,lost,cancelled",
+/** What each filter asks of the REST API. */
+export const QUERY_OF: Readonly<Record<StateFilter, { state?: string; needs_attention?: "true" | "false" }>> = {
+  all: {},
+  active: { state: "queued,starting,running,pausing,paused,cancelling", needs_attention: "false" },
+  attention: { needs_attention: "true" },
+  completed: { state: "completed" },
+  cancelled: { state: "cancelled" },
+};
+export const FILTER_WORDS: Readonly<Record<StateFilter, string>> = {
+  all: "All",
+  active: "Active",
+  attention: "Needs attention",
+  completed: "Completed",
+  cancelled: "Cancelled",
 };
 
 export function listRows(page: readonly JobItem[], live: JobsState | undefined): ListRow[] {
@@ -75,6 +84,7 @@ function rowOfLive(row: JobRow, curve: readonly Point[], reward: number | null):
     project: row.project,
     owner: row.owner,
     state: row.state,
+    pausedBy: row.paused_by,
     why: whySaid(row),
     numDone: row.num_updates_done,
     numAll: row.num_updates,
@@ -94,6 +104,7 @@ function rowOfItem(item: JobItem, curve: readonly Point[], reward: number | null
     project: item.project,
     owner: item.created_by ?? null,
     state: item.state,
+    pausedBy: item.paused_by,
     why: whySaid(item),
     numDone: item.progress.num_updates_done,
     numAll: item.progress.num_updates,

@@ -5,12 +5,21 @@ interface Props<Value extends string> {
   /** Names the choice for screen readers. */
   legend: string;
   values: readonly Value[];
+  /** How the values are written; as they are by default. */
+  words?: Readonly<Record<Value, string>>;
   value: Value;
   onChange: (value: Value) => void;
   isSmall?: boolean;
 }
 
-export function Segments<Value extends string>({ legend, values, value, onChange, isSmall = false }: Props<Value>) {
+export function Segments<Value extends string>({
+  legend,
+  values,
+  words,
+  value,
+  onChange,
+  isSmall = false,
+}: Props<Value>) {
   const name = useId();
   return (
     <fieldset className={isSmall ? "segments small" : "segments"}>
@@ -18,7 +27,7 @@ export function Segments<Value extends string>({ legend, values, value, onChange
       {values.map((one) => (
         <label key={one} className={one === value ? "segment on" : "segment"}>
           <input type="radio" name={name} checked={one === value} onChange={() => onChange(one)} />
-          {one}
+          {words?.[one] ?? one}
         </label>
       ))}
     </fieldset>

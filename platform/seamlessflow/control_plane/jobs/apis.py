@@ -20,6 +20,7 @@ from seamlessflow.control_plane.common.http.pages import (
     page_serializer,
 )
 from seamlessflow.control_plane.common.http.parsers import JsonParser, YamlParser
+from seamlessflow.control_plane.common.http.query import query_boolean
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.repeats import HEADER, job_submit_once
 from seamlessflow.control_plane.jobs.reward_curves import job_reward_curves
@@ -55,6 +56,11 @@ class JobListSubmitApi(ProjectApi):
                 "state", description=f"One or several states, separated by commas: {', '.join(JobState)}."
             ),
             OpenApiParameter(
+                "needs_attention",
+                enum=["true", "false"],
+                description="Whether the platform paused the job because something failed.",
+            ),
+            OpenApiParameter(
                 "search",
                 description="Part of the job's name or of the owner's name, or a whole identifier.",
             ),
@@ -64,11 +70,15 @@ class JobListSubmitApi(ProjectApi):
     def get(self, request: Request) -> Response:
         """List the jobs that you can read, newest first.
 
-        With a project's token, these are the jobs of its project. `state` and `search` narrow the list.
+        With a project's token, these are the jobs of its project. `state`, `needs_attention` and `search` narrow the
+        list.
         """
         query = request.query_params
         jobs = job_list_visible(
-            access=self.access, state=query.get("state"), search=query.get("search", "").strip()
+            access=self.access,
+            state=query.get("state"),
+            needs_attention=query_boolean(request, "needs_attention") if "needs_attention" in query else None,
+            search=query.get("search", "").strip(),
         )
         return page_response(request, jobs, JobListItemOutput, prepare=_add_curves)
 

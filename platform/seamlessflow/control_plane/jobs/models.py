@@ -9,7 +9,13 @@ from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.lifecycle.jobs import (
+    TERMINAL_JOB_STATES,
+    DesiredJobState,
+    JobState,
+    PausedBy,
+    paused_by,
+)
 
 
 class Job(models.Model):
@@ -131,6 +137,10 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def paused_by(self) -> PausedBy | None:
+        return paused_by(JobState(self.state), DesiredJobState(self.desired), self.pause_reason)
 
     @property
     def current_priority(self) -> int:

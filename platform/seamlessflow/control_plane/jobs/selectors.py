@@ -15,7 +15,7 @@ from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, Resol
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
-from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.jobs import PAUSED_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 # What the events of a job can be about.
@@ -28,11 +28,14 @@ EVENT_SUBJECTS = (
 )
 
 
-def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:
+def job_list_visible(
+    *, access: Access, state: str | None = None, needs_attention: bool | None = None, search: str = ""
+) -> QuerySet[Job]:
     """List jobs, newest first, each with `reward_mean`, the mean reward of the groups in its newest published batch,
     and `best_version`, the one that did best in evaluation.
 
-    `state`: one or several, separated by commas. `search`: a part of the name or of the owner's, or a whole id.
+    `state`: one or several, separated by commas. `needs_attention`: whether the platform paused them. `search`: a part
+    of the name or of the owner's, or a whole id.
     """
     jobs = Job.objects.filter(project_id__in=access.readable, deleted_at=None)
     if state is not None:
@@ -40,6 +43,10 @@ def job_list_visible(*, access: Access, state: str | None = None, search: str = 
         if unknown := set(states) - set(JobState):
             raise field_error("state", f"{min(unknown)!r} is not a state; accepted: {', '.join(JobState)}")
         jobs = jobs.filter(state__in=states)
+    if needs_attention is not None:
+        paused = Q(state__in=PAUSED_JOB_STATES, desired=DesiredJobState.PAUSE)
+        by_platform = paused & ~Q(pause_reason="")
+        jobs = jobs.filter(by_platform if needs_attention else ~by_platform)
     if search:
         matches = Q(name__icontains=search) | Q(created_by__username__icontains=search)
         with contextlib.suppress(ValueError):  # most searches are not for an id

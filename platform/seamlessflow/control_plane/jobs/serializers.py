@@ -7,7 +7,7 @@ from rest_framework import serializers
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.jobs.datasets import REASONS
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState, PausedBy
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind
 from seamlessflow.core.types.tags import Role
@@ -30,6 +30,14 @@ class JobOutput(serializers.Serializer):
     state = serializers.CharField(help_text=", ".join(JobState))
     state_reason = serializers.CharField()
     waiting_reason = serializers.CharField(help_text="Why the job waits; empty if it does not.")
+    paused_by = WordField(
+        PausedBy,
+        allow_null=True,
+        help_text=(
+            "Who paused the job, which is pausing or paused; null for any other. A job that the platform paused needs "
+            "attention: `state_reason` says what failed, and it continues only if a person resumes it."
+        ),
+    )
     desired = serializers.CharField(help_text=", ".join(DesiredJobState))
     generation = serializers.IntegerField(help_text="Counts what people asked of the job; its `ETag`.")
     priority = serializers.IntegerField(

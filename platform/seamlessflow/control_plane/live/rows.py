@@ -54,6 +54,7 @@ def job_row(job: Job) -> JobRow:
         "state_reason": job.state_reason,
         "waiting_reason": job.waiting_reason,
         "desired": DesiredJobState(job.desired),
+        "paused_by": job.paused_by,
         "latest_version": job.latest_version,
         "best_version": getattr(job, "best_version", None),
         "num_updates_done": job.published_batch,

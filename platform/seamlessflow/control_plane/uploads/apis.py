@@ -21,6 +21,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError, field_err
 from seamlessflow.control_plane.common.http.body_bounds import MULTIPART_OVERHEAD_BYTES
 from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.query import query_boolean
 from seamlessflow.control_plane.uploads.handler import IncomingFileHandler
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services import artifact_create
@@ -151,13 +152,6 @@ def _full_disk_told() -> Iterator[None]:
             "the disk of the artifact store is full; nothing was kept",
             status=HTTPStatus.INSUFFICIENT_STORAGE,
         ) from error
-
-
-def query_boolean(request: Request, name: str) -> bool:
-    value = request.query_params.get(name, "false")
-    if value not in ("true", "false"):
-        raise field_error(name, f"{value!r} is not accepted; accepted: true, false")
-    return bool(value == "true")
 
 
 def _check_length(request: Request) -> None:

@@ -1,4 +1,8 @@
-"""States of a job and the moves between them. A job reaches exactly one terminal state."""
+"""States of a job and the moves between them. A job reaches exactly one terminal state.
+
+No failure ends a job: the platform pauses it, with the reason, and it goes on once a person has mended what failed.
+Such a job *needs attention*: whoever waits for it must not wait on.
+"""
 
 from enum import StrEnum
 
@@ -13,9 +17,7 @@ class JobState(StrEnum):
     PAUSED = "paused"
     CANCELLING = "cancelling"
     COMPLETED = "completed"
-    FAILED = "failed"
     CANCELLED = "cancelled"
-    LOST = "lost"
 
 
 class DesiredJobState(StrEnum):
@@ -30,17 +32,30 @@ _S = JobState
 JOB_MOVES = TransitionTable(
     "job",
     {
-        _S.QUEUED: frozenset({_S.STARTING, _S.PAUSED, _S.CANCELLED, _S.FAILED, _S.LOST}),
-        _S.STARTING: frozenset({_S.RUNNING, _S.QUEUED, _S.PAUSING, _S.CANCELLING, _S.FAILED, _S.LOST}),
-        _S.RUNNING: frozenset({_S.QUEUED, _S.PAUSING, _S.CANCELLING, _S.COMPLETED, _S.FAILED, _S.LOST}),
-        _S.PAUSING: frozenset({_S.PAUSED, _S.CANCELLING, _S.COMPLETED, _S.FAILED, _S.LOST}),
-        _S.PAUSED: frozenset({_S.QUEUED, _S.CANCELLED, _S.FAILED, _S.LOST}),
-        _S.CANCELLING: frozenset({_S.CANCELLED, _S.FAILED, _S.LOST}),
+        _S.QUEUED: frozenset({_S.STARTING, _S.PAUSED, _S.CANCELLED}),
+        _S.STARTING: frozenset({_S.RUNNING, _S.QUEUED, _S.PAUSING, _S.CANCELLING}),
+        _S.RUNNING: frozenset({_S.QUEUED, _S.PAUSING, _S.CANCELLING, _S.COMPLETED}),
+        _S.PAUSING: frozenset({_S.PAUSED, _S.CANCELLING, _S.COMPLETED}),
+        _S.PAUSED: frozenset({_S.QUEUED, _S.CANCELLED}),
+        _S.CANCELLING: frozenset({_S.CANCELLED}),
         _S.COMPLETED: frozenset(),
-        _S.FAILED: frozenset(),
         _S.CANCELLED: frozenset(),
-        _S.LOST: frozenset(),
     },
 )
 TERMINAL_JOB_STATES = JOB_MOVES.terminal
 ACTIVE_JOB_STATES = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSING, _S.CANCELLING})
+PAUSED_JOB_STATES = frozenset({_S.PAUSING, _S.PAUSED})
+
+
+class PausedBy(StrEnum):
+    """Who asked for a pause. A job that the platform paused needs a person, who finds the reason in it."""
+
+    PLATFORM = "platform"
+    PERSON = "person"
+
+
+def paused_by(state: JobState, desired: DesiredJobState, pause_reason: str) -> PausedBy | None:
+    """Return who paused a job; None if it is not paused or was asked to resume. `pause_reason`: the platform's own."""
+    if state not in PAUSED_JOB_STATES or desired is not DesiredJobState.PAUSE:
+        return None
+    return PausedBy.PLATFORM if pause_reason else PausedBy.PERSON

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 
 from seamlessflow.core.lifecycle.groups import GroupState
-from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState, PausedBy
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.live_events import GrowingAnswer
 from seamlessflow.core.types.tags import Role
@@ -36,6 +36,9 @@ class JobRow(TypedDict):
     state_reason: str
     waiting_reason: str
     desired: DesiredJobState
+    paused_by: Annotated[
+        PausedBy | None, msgspec.Meta(description="Who paused it; the platform's pauses need attention.")
+    ]
     latest_version: int
     best_version: Annotated[
         int | None, msgspec.Meta(description="The version that did best on the held-out tasks.")

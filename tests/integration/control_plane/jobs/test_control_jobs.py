@@ -245,7 +245,7 @@ def test_a_job_moves_only_as_the_table_allows_and_reaches_one_terminal_state(cas
     job = cast.job(is_running=True)
 
     assert job_move(job_id=job.id, to=JobState.COMPLETED, reason="done", author="scheduler")
-    assert not job_move(job_id=job.id, to=JobState.FAILED, reason="late", author="scheduler")
+    assert not job_move(job_id=job.id, to=JobState.CANCELLED, reason="late", author="scheduler")
 
     job.refresh_from_db()
     assert (job.state, job.state_reason) == ("completed", "done")

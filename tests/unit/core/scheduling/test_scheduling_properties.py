@@ -462,7 +462,6 @@ def test_whatever_happens_every_job_reaches_one_end(
             break
     states = [job.state for job in world.jobs.values()]
     assert set(states) <= TERMINAL_JOB_STATES, states
-    assert not {JobState.LOST, JobState.FAILED} & set(states), "no fault of a machine ends a job"
     for _ in range(5):
         world.cycle()
         world.work()

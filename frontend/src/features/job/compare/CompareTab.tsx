@@ -10,6 +10,7 @@ import { JobSearch } from "../../../pickers/JobSearch";
 import { Loading } from "../../../ui/Loading";
 import { Problem } from "../../../ui/Problem";
 import { StateBadge } from "../../../ui/StateBadge";
+import { shownState } from "../../../ui/words/jobStates";
 import { OtherCharts } from "../metrics/OtherCharts";
 import { useJobMetrics } from "../metrics/useJobMetrics";
 import type { TabProps } from "../tab";
@@ -128,10 +129,10 @@ function RowTable({ here, there, rows, hasStates = false }: RowTableProps) {
           <tr>
             <th scope="row">State</th>
             <td>
-              <StateBadge state={here.job.state} />
+              <StateBadge state={shownState(here.job.state, here.job.paused_by)} />
             </td>
             <td>
-              <StateBadge state={there.job.state} />
+              <StateBadge state={shownState(there.job.state, there.job.paused_by)} />
             </td>
           </tr>
         ) : null}
