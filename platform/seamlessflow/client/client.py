@@ -21,7 +21,8 @@ from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
 from seamlessflow.client.errors import ApiError, Json, refusal_read
 from seamlessflow.client.fleet import FleetCalls
 from seamlessflow.client.paths import segment
-from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState, PausedBy
+from seamlessflow.client.stops import JobStopped, needs_attention
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 
 # A large model is unpacked and checked before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
@@ -29,29 +30,6 @@ UPLOAD_READ_TIMEOUT_S = 3600.0
 SUBMIT_READ_TIMEOUT_S = 900.0
 SUBMIT_PAUSES_S = (0.5, 2.0)
 _PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process that restarts
-
-
-class JobStopped(Exception):
-    """The awaited job was cancelled, or the platform paused it because something failed."""
-
-    def __init__(self, job: Json) -> None:
-        super().__init__(_stop_text(job))
-        self.job = job
-
-
-def _stop_text(job: Json) -> str:
-    reason = job["state_reason"] or "no reason given"
-    if not needs_attention(job):
-        return f"job {job['id']} was {job['state']}: {reason}"
-    return (
-        f"the platform paused job {job['id']}: {reason}. Mend what failed and continue with `seamlessflow jobs resume "
-        f"{job['id']}`, or end it with `seamlessflow jobs cancel {job['id']}`"
-    )
-
-
-def needs_attention(job: Json) -> bool:
-    """Whether the platform paused the job, so that it continues only if a person resumes it."""
-    return bool(job["state"] == JobState.PAUSED and job["paused_by"] == PausedBy.PLATFORM)
 
 
 class Client(FleetCalls):
@@ -111,9 +89,10 @@ class Client(FleetCalls):
     def job_get(self, job_id: str) -> Json:
         return self._send("GET", f"jobs/{segment(job_id)}")
 
-    def job_list(self, *, state: str | None = None) -> Iterator[Json]:
-        """Yield every job, newest first, page by page."""
-        return self._pages("jobs", **({"state": state} if state else {}))
+    def job_list(self, *, state: str | None = None, needs_attention: bool = False) -> Iterator[Json]:
+        """Yield every job, newest first, page by page; `needs_attention`: only those that the platform paused."""
+        attention = {"needs_attention": "true"} if needs_attention else {}
+        return self._pages("jobs", **({"state": state} if state else {}), **attention)
 
     def job_edit(self, job_id: str, verb: str, *, reason: str = "") -> Json:
         """Cancel, pause or resume, as `verb` says. Repeating a request changes nothing."""
