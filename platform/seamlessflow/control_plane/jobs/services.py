@@ -45,6 +45,7 @@ from seamlessflow.control_plane.jobs.references import (
     references_hold,
     tasks_resolve,
 )
+from seamlessflow.control_plane.jobs.spec_faults import SpecFaults
 from seamlessflow.control_plane.jobs.tasks_file import stages_check, tasks_check
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
@@ -118,25 +119,22 @@ def _submit(
     suited = hardware_filled(submitted, spec, hardware_load(project_id=project.id))
     if suited is not submitted:
         spec = _spec_parse(suited)
-    _machines_check(spec)
-    spec = gguf_resolve(spec, project=project, user=user, author=author)
-    model = model_resolve(reference=spec.model.source, project_id=project.id, holds=holds)
+    faults = SpecFaults()
+    faults.check(_machines_check, spec)
+    resolved = faults.check(gguf_resolve, spec, project=project, user=user, author=author)
+    model = resolved and faults.check(
+        model_resolve, reference=resolved.model.source, project_id=project.id, holds=holds
+    )
+    tasks = faults.check(_tasks_take, spec, project, holds)
+    held_out_path = faults.check(_held_out_tasks, spec, project, holds)
+    if resolved is not None and model is not None:
+        _model_check(resolved, model.path, faults)
+    if faults or resolved is None or model is None or tasks is None or held_out_path is None:
+        raise faults.error()
     model_path = model.path
-    spec = _family_recorded(spec, model_path)
-    model_numbers_check(model_path)
-    model_context_check(model_path, max_model_len=spec.model.max_model_len)
-    experts_check(model_path, spec.train)
-    heads_check(model_path, spec.train)
-    if spec.train.lora is not None and spec.train.lora.target_modules:
-        lora_targets_check(model_path, spec.train.lora.target_modules)
+    spec = _family_recorded(resolved, model_path)
     shape = model_shape_read(model_path)
-    tasks_path, num_tasks = "", None
-    if spec.environment.tasks is not None:
-        tasks = tasks_resolve(reference=spec.environment.tasks, project_id=project.id, holds=holds)
-        facts = tasks_check(tasks.path)
-        stages_check(spec.algorithm.stages, facts)
-        tasks_path, num_tasks = tasks.recorded, facts.num_tasks
-    held_out_path = _held_out_tasks(spec, project, holds)
+    tasks_path, num_tasks = tasks
     origin = origin_resolve(spec=spec, project_id=project.id, model_path=model.recorded)
     digest = tokenizer_digest(model_path)
     sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
@@ -188,6 +186,27 @@ def _queue_check(project: Project) -> None:
             "wait until one of them begins, cancel one, or ask an operator to raise the ceiling",
             status=HTTPStatus.TOO_MANY_REQUESTS,
         )
+
+
+def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> None:
+    """Check what the folder of the model decides, and keep all faults."""
+    faults.check(_family_recorded, spec, model_path)
+    faults.check(model_numbers_check, model_path)
+    faults.check(model_context_check, model_path, max_model_len=spec.model.max_model_len)
+    faults.check(experts_check, model_path, spec.train)
+    faults.check(heads_check, model_path, spec.train)
+    if spec.train.lora is not None and spec.train.lora.target_modules:
+        faults.check(lora_targets_check, model_path, spec.train.lora.target_modules)
+
+
+def _tasks_take(spec: JobSpec, project: Project, holds: ExitStack) -> tuple[str, int | None]:
+    """Return where the tasks are recorded and how many there are; nothing for an environment without tasks."""
+    if spec.environment.tasks is None:
+        return "", None
+    tasks = tasks_resolve(reference=spec.environment.tasks, project_id=project.id, holds=holds)
+    facts = tasks_check(tasks.path)
+    stages_check(spec.algorithm.stages, facts)
+    return tasks.recorded, facts.num_tasks
 
 
 def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:

@@ -51,6 +51,21 @@ environment: {{name: calculator, tasks: {cast.tasks}}}
     assert response.status_code == 201, response.content
 
 
+def test_all_faults_of_a_spec_are_named_at_once(cast: Cast) -> None:
+    (cast.model / "config.json").write_text('{"max_position_embeddings": 512}')
+    spec = cast.spec()
+    spec["model"] |= {"max_model_len": 1_000_000}
+    spec["environment"] |= {"tasks": "/nowhere/tasks.jsonl"}
+    spec["evaluation"] = {"tasks": "/nowhere/held_out.jsonl"}
+
+    response = cast.member.call("POST", "jobs", spec)
+
+    assert response.status_code == 400, response.content
+    fields = {error["field"] for error in json.loads(response.content)["errors"]}
+    assert fields == {"model.max_model_len", "environment.tasks", "evaluation.tasks"}
+    assert not Job.objects.exists()
+
+
 @pytest.mark.parametrize(
     "section,change,field,word",
     [
