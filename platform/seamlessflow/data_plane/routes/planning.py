@@ -119,8 +119,8 @@ class TurnPlanner:
                 raise bad_request(f"The prompt cannot be tokenised: {error}.", param="prompt") from error
             return (await self._helpers.prompt(job.job_id, asked)).new_ids
         highest = int(np.frombuffer(prompt.token_ids, dtype="<i4").max())
-        if highest >= (num_ids := job.text.tokenizer.get_vocab_size()):
-            raise bad_request(f"prompt must have token ids below {num_ids}, got {highest}.", param="prompt")
+        if highest > (max_id := job.text.max_id):
+            raise bad_request(f"prompt must have token ids up to {max_id}, got {highest}.", param="prompt")
         return prompt.token_ids
 
 

@@ -17,7 +17,7 @@ from tests.fixtures.real_templates import QUESTION, REAL_TEMPLATES, RESULT, Real
 DESCRIBED_TOOLS = copy.deepcopy(TOOLS)
 DESCRIBED_TOOLS[1]["function"]["description"] = "Tell the time."  # gpt-oss' template demands it
 # Templates that drop the reasoning of earlier answers after a question.
-REWRITING = {"qwen3", "qwen3_5_think", "glm4moe"}
+REWRITING = {"qwen3", "qwen3_5_think", "glm4moe", "gptoss"}
 templates = pytest.mark.parametrize("template", REAL_TEMPLATES, ids=lambda template: template.name)
 
 

@@ -11,13 +11,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from seamlessflow.core.trajectory.messages import message_text, tool_arguments
+from seamlessflow.data_plane.turns.rendering.message_forms import MessageForms, forms_find
 
 Message = Mapping[str, Any]
 MAX_TEXT_CHARS = 64 << 20
+EXAMPLE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add one.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    },
+}
 _CHANGING = (
     "strftime_now",
     "random",
@@ -33,31 +45,51 @@ class OutputTooLarge(ValueError):
     """The template wrote more than MAX_TEXT_CHARS."""
 
 
+class GenerationTag(Extension):
+    """`{% generation %}` marks what the model writes, for who masks it in training; the text is written as it is.
+
+    The body is a block of its own, as in transformers: what it sets is not visible outside.
+    """
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_written"), [], [], body).set_lineno(line)
+
+    def _written(self, caller: Macro) -> str:
+        written: str = caller()
+        return written
+
+
 class ChatTemplate:
-    """A template with the special tokens it may use. It is a program: compiling or rendering it may never end."""
+    """A model's template with the special tokens it may use.
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        self._source = source
-        self._special_tokens = dict(special_tokens)
+    It is a program: compiling or rendering it may never end. with_tools: the template of conversations with tools, if
+    that is another one. has_text_arguments: it expects the arguments of calls as JSON text.
+    """
 
-    @functools.cached_property
+    def __init__(
+        self,
+        source: str,
+        special_tokens: Mapping[str, str],
+        *,
+        with_tools: str | None = None,
+        has_text_arguments: bool = False,
+    ) -> None:
+        self._plain = _Source(source, special_tokens, has_text_arguments)
+        self._with_tools = (
+            self._plain
+            if with_tools in (None, source)
+            else _Source(str(with_tools), special_tokens, has_text_arguments)
+        )
+
+    @property
     def is_constant(self) -> bool:
         """Whether the same messages always give the same text, as far as the source shows: nothing asks for the time,
         or for chance."""
-        return not any(name in self._source for name in _CHANGING)
-
-    @functools.cached_property
-    def _template(self) -> Template:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = _strftime_now
-        try:
-            return environment.from_string(self._source)
-        except TemplateError as error:
-            raise TemplateRefused(f"the model's chat template cannot be compiled: {error}") from error
+        return not any(name in one.text for name in _CHANGING for one in (self._plain, self._with_tools))
 
     def render(
         self,
@@ -68,13 +100,58 @@ class ChatTemplate:
         add_generation_prompt: bool,
     ) -> str:
         """Render messages that `template_messages` has prepared. Raises TemplateRefused and OutputTooLarge."""
-        values = self._special_tokens | dict(arguments)
+        source = self._plain if tools is None else self._with_tools
+        return source.render(
+            messages,
+            {**arguments, "tools": tools, "add_generation_prompt": add_generation_prompt},
+        )
+
+
+class _Source:
+    """One template, and the form in which it reads messages."""
+
+    def __init__(self, text: str, special_tokens: Mapping[str, str], has_text_arguments: bool) -> None:
+        self.text = text
+        self._values = {**special_tokens, "documents": None}
+        self._has_text_arguments = has_text_arguments
+
+    def render(self, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
+        shown = self._forms.shown(messages)
         try:
-            pieces = self._template.generate(
-                **values
-                | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
-            )
-            return _joined(pieces)
+            return self._render(shown, values)
+        except TemplateRefused:
+            if not self._forms.reasoning_names:
+                raise
+        # gpt-oss' template accepts no reasoning beside both text and calls.
+        return self._render(MessageForms(self._forms.keeps_null).shown(messages), values)
+
+    @functools.cached_property
+    def _forms(self) -> MessageForms:
+        def attempt(messages: Sequence[Message]) -> str | None:
+            try:
+                return self._render(messages, {"tools": [EXAMPLE_TOOL], "add_generation_prompt": False})
+            except TemplateRefused:
+                return None
+
+        return forms_find(attempt, has_text_arguments=self._has_text_arguments)
+
+    @functools.cached_property
+    def _template(self) -> Template:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = _strftime_now
+        try:
+            return environment.from_string(self.text)
+        except TemplateError as error:
+            raise TemplateRefused(f"the model's chat template cannot be compiled: {error}") from error
+
+    def _render(self, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
+        template = self._template
+        try:
+            return _joined(template.generate(**{**self._values, **values, "messages": messages}))
         except OutputTooLarge:
             raise
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -93,7 +170,7 @@ def _joined(pieces: Iterable[str]) -> str:
 
 
 def template_messages(messages: Sequence[Message], *, has_text_arguments: bool = False) -> list[Message]:
-    """Return messages as templates expect them: content as a string, arguments of tool calls as objects.
+    """Return messages as templates expect them: content as a string or null, arguments of tool calls as objects.
 
     has_text_arguments: leave the arguments as JSON text. Raises ValueError if the content of a message is neither text
     nor null.
@@ -115,7 +192,8 @@ def _arguments_text(arguments: Any) -> str:
 
 def _template_message(message: Message, arguments_of: Callable[[Any], Any]) -> dict[str, Any]:
     shown = dict(message)
-    shown["content"] = message_text(message.get("content"))
+    content = message.get("content")
+    shown["content"] = None if content is None else message_text(content)
     if calls := message.get("tool_calls"):
         shown["tool_calls"] = [
             {
@@ -132,8 +210,16 @@ def _template_message(message: Message, arguments_of: Callable[[Any], Any]) -> d
     return shown
 
 
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -8,6 +8,7 @@ in how a past answer ends, and in whether an answer without reasoning shows an e
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seamlessflow.data_plane.turns.rendering.parsers.families import Family
 
@@ -24,21 +25,60 @@ class TailKind:
 
 
 def text_added(
-    full: str, known: str, *, family: Family, end_texts: Sequence[str], sampled_end: str
+    full: str,
+    known: str,
+    *,
+    family: Family,
+    end_texts: Sequence[str],
+    sampled_end: str,
+    special_texts: Sequence[str] = (),
 ) -> str | None:
     """Return the part of `full` after the tokens of a path that ends in an answer; None if `full` does not continue it.
 
-    known: the rendering up to the answer. end_texts: the marks that end turns. sampled_end: the mark that the answer
+    known: the rendering up to the answer. end_texts: the marks that end turns. special_texts: all special tokens, with
+    one of which the template may end an answer although it ends no turn. sampled_end: the mark that the answer
     ended with; "" if it was cut short, and then the mark is new too. Text after the mark (usually a line break) was
     never sampled, so it is new.
     """
+    ending = _ending(known, end_texts)
+    if ending is None:
+        return _added_after_opener(full, known, family, sampled_end) if family.ends_with_opener else None
+    added = _added_after(full, known, ending, family, sampled_end)
+    if added is not None:
+        return added
+    # Some templates end a finished rendering, not an answer, with a mark of its own: `full` lacks that one.
+    shorter = known[: ending.at]
+    inner = _special_ending(shorter, (*end_texts, *special_texts))
+    return None if inner is None else _added_after(full, shorter, inner, family, sampled_end)
+
+
+class _Ending(NamedTuple):
+    """The last mark of a rendering, after which it has only white space."""
+
+    at: int
+    mark: str
+    after: str
+
+
+def _ending(known: str, end_texts: Sequence[str]) -> _Ending | None:
     at, mark = max((known.rfind(end), end) for end in end_texts)
     after = known[at + len(mark) :]
-    if at < 0 or after.strip():
-        return _added_after_opener(full, known, family, sampled_end) if family.ends_with_opener else None
-    begin = _position_after(full, known[:at], family)
-    for written in (mark, family.past_end(mark)):
-        if begin is not None and full.startswith(written + after, begin):
+    return None if at < 0 or after.strip() else _Ending(at, mark, after)
+
+
+def _special_ending(known: str, marks: Sequence[str]) -> _Ending | None:
+    stripped = known.rstrip()
+    mark = max(filter(stripped.endswith, marks), key=len, default=None)
+    if mark is None:
+        return None
+    return _Ending(len(stripped) - len(mark), mark, known[len(stripped) :])
+
+
+def _added_after(full: str, known: str, ending: _Ending, family: Family, sampled_end: str) -> str | None:
+    """Return what follows an answer that the template ends with a mark; None if `full` does not go on like that."""
+    begin = _position_after(full, known[: ending.at], family)
+    for written in (ending.mark, family.past_end(ending.mark)):
+        if begin is not None and full.startswith(written + ending.after, begin):
             return full[begin + len(written) if sampled_end else begin :]
     return None
 

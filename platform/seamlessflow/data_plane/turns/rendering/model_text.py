@@ -1,7 +1,6 @@
 """Turns text into a model's tokens and back, with the tokenizer, chat template and special tokens of a model folder.
 
-`model_text_load` takes the folder and returns a `ModelText`, cached per folder. The files have Hugging Face's layout:
-tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json, config.json.
+`model_text_load` takes the folder and returns a `ModelText`, cached per folder. `model_files` reads them.
 """
 
 import functools
@@ -10,20 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from tokenizers import Tokenizer
 
 from seamlessflow.core.families import ModelFamily, family_find
 from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind
+from seamlessflow.data_plane.turns.rendering.model_files import (
+    ModelUnusable,
+    json_read,
+    settings_read,
+    templates_read,
+    tokenizer_read,
+)
 from seamlessflow.data_plane.turns.rendering.parsers.families import Family, family_get
-
-_NUM_CACHED_PROMPTS = 512
-
-
-class ModelUnusable(ValueError):
-    """The model folder lacks a file or setting that the gateway needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,30 @@ class ModelText:
     template: ChatTemplate
     end_ids: tuple[int, ...]  # tokens that end a turn
     end_texts: tuple[str, ...]
+    special_texts: tuple[str, ...]
     hidden_ids: frozenset[int]  # special tokens that are not part of a message
     family: Family  # how it writes reasoning and tool calls
+    beginning: bytes  # packed ids with which the tokenizer begins every text of its own accord, as a BOS
+    max_id: int  # the highest token id; ids may have gaps
+    neutral_mark: str  # a special token that takes no white space beside it; "" if there is none
     # Whether a kind of turn can be rendered from its last messages alone; `tails` tries each kind once.
     proven_tails: dict[TailKind, bool] = field(default_factory=dict)
 
-    def encode(self, text: str) -> bytes:
-        """Return packed int32 ids. Special tokens in the text are recognised; none are added."""
-        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False).ids, dtype="<i4").tobytes()
+    def encode(self, text: str, *, after: str = "") -> bytes:
+        """Return packed int32 ids. Special tokens in the text are recognised; none are added.
+
+        after: the special token that precedes the text. Some tokenizers mark the beginning of a text, and some tokens
+        take the white space after them, so a text that goes on is not always encoded as one that begins.
+        """
+        if not after:
+            return _packed(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        before = self.encode(after)
+        both = self.encode(after + text)
+        return both[len(before) :] if both.startswith(before) else self.encode(text)
+
+    def encode_raw(self, text: str) -> bytes:
+        """Return the packed ids of a text that no template wrote, with the tokenizer's own beginning."""
+        return self.beginning + self.encode(text)
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a marker."""
@@ -61,63 +76,54 @@ def model_text_load(folder: str, family: ModelFamily = ModelFamily.AUTO) -> Mode
     family: named by the job; `auto`: found by the chat template and the tokens.
     """
     path = Path(folder)
-    config = _read_json(path / "tokenizer_config.json")
-    source = path / "tokenizer.json"
-    if not source.is_file():
-        raise ModelUnusable(f"the model folder {folder} has no tokenizer.json")
-    tokenizer = Tokenizer.from_file(str(source))
-    end_ids = _end_ids(path, config, tokenizer)
+    settings = settings_read(path)
+    tokenizer, named = tokenizer_read(path, settings)
+    end_ids = _end_ids(path, named, tokenizer)
     if not end_ids:
-        raise ModelUnusable(f"the model folder {folder} names no end-of-turn token (eos_token)")
-    special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    template = _template_source(path, config)
+        raise ModelUnusable(
+            f"the model folder {folder} names no end-of-turn token that its tokenizer has; set eos_token in "
+            "tokenizer_config.json, or eos_token_id in generation_config.json"
+        )
+    special = {i: token for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    neutral = (token.content for token in special.values() if not (token.lstrip or token.rstrip))
+    templates = templates_read(path, settings)
     if family is ModelFamily.AUTO:
-        family = family_find(template, lambda token: tokenizer.token_to_id(token) is not None)
+        family = family_find(templates.with_tools, lambda token: tokenizer.token_to_id(token) is not None)
     known = family_get(family)
     return ModelText(
         tokenizer=tokenizer,
-        template=ChatTemplate(template, _special_tokens(config)),
+        template=ChatTemplate(
+            templates.plain,
+            named,
+            with_tools=templates.with_tools,
+            has_text_arguments=known.has_text_arguments,
+        ),
         end_ids=end_ids,
         end_texts=tuple(str(tokenizer.id_to_token(i)) for i in end_ids),
-        hidden_ids=frozenset(special | set(end_ids)) - {tokenizer.token_to_id(mark) for mark in known.marks},
+        special_texts=tuple(token.content for token in special.values()),
+        hidden_ids=frozenset({*special, *end_ids}) - {tokenizer.token_to_id(mark) for mark in known.marks},
         family=known,
+        beginning=_beginning(tokenizer),
+        max_id=max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1),
+        neutral_mark=next(neutral, ""),
     )
 
 
-def _template_source(path: Path, config: Mapping[str, Any]) -> str:
-    file = path / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    source = config.get("chat_template")
-    if isinstance(source, list):
-        source = next((entry["template"] for entry in source if entry.get("name") == "default"), None)
-    if not isinstance(source, str):
-        raise ModelUnusable(f"the model folder {path} has no chat template")
-    return source
+def _packed(ids: Sequence[int]) -> bytes:
+    return np.asarray(ids, dtype="<i4").tobytes()
 
 
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    names = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-    return {name: _token_content(config[name]) for name in names if config.get(name)}
+def _beginning(tokenizer: Tokenizer) -> bytes:
+    """Return what the tokenizer's post-processor puts before a text. What it puts behind one would end a prompt."""
+    whole = tokenizer.encode("a", add_special_tokens=True)
+    own = [at for at, is_added in enumerate(whole.special_tokens_mask) if not is_added]
+    return _packed(whole.ids[: own[0]]) if own else b""
 
 
-def _token_content(token: Any) -> str:
-    return str(token["content"] if isinstance(token, dict) else token)
-
-
-def _end_ids(path: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> tuple[int, ...]:
-    ids: list[int | None] = []
-    if config.get("eos_token"):
-        ids.append(tokenizer.token_to_id(_token_content(config["eos_token"])))
+def _end_ids(path: Path, named: Mapping[str, str], tokenizer: Tokenizer) -> tuple[int, ...]:
+    ids: list[Any] = [tokenizer.token_to_id(named["eos_token"])] if "eos_token" in named else []
     for name in ("generation_config.json", "config.json"):
-        value = _read_json(path / name).get("eos_token_id")
+        value = json_read(path / name).get("eos_token_id")
         ids += value if isinstance(value, list) else [value]
-    known = (i for i in ids if i is not None)
+    known = (i for i in ids if isinstance(i, int) and i >= 0)
     return tuple(dict.fromkeys(i for i in known if tokenizer.id_to_token(i)))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    value: dict[str, Any] = msgspec.json.decode(path.read_bytes())
-    return value

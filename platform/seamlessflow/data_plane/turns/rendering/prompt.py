@@ -101,7 +101,21 @@ def prompt_make(
     think = text.family.think
     is_reasoning = bool(think) and full.rstrip().endswith(think)
     guide = _guide(text, request, starts_in_reasoning=is_reasoning)
-    return Prompt(cut, text.encode(new), is_reasoning, guide, is_of_tail)
+    return Prompt(cut, _encoded(text, request, cut, new), is_reasoning, guide, is_of_tail)
+
+
+def _encoded(text: ModelText, request: PromptRequest, cut: int | None, new: str) -> bytes:
+    if request.text is not None:
+        return text.encode_raw(new)
+    if cut is None:
+        return text.encode(new)
+    return text.encode(new, after=_last_mark(text, request.cuts[cut]))
+
+
+def _last_mark(text: ModelText, cut: Cut) -> str:
+    """Return the mark after which the new text follows. After an answer that was cut short it is any that takes no
+    white space, so that the new text goes on and does not begin."""
+    return cut.sampled_end or text.neutral_mark
 
 
 def _guide(
@@ -190,7 +204,12 @@ def _first_continued(text: ModelText, request: PromptRequest, full: str) -> tupl
     for number, cut in enumerate(request.cuts):
         known = _render(text, request, cut.num_messages, add_generation_prompt=False)
         new = text_added(
-            full, known, family=text.family, end_texts=text.end_texts, sampled_end=cut.sampled_end
+            full,
+            known,
+            family=text.family,
+            end_texts=text.end_texts,
+            sampled_end=cut.sampled_end,
+            special_texts=text.special_texts,
         )
         if new is not None:
             return number, new

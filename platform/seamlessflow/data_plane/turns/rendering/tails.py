@@ -11,7 +11,11 @@ from typing import Any
 
 import msgspec
 
-from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused, template_messages
+from seamlessflow.data_plane.turns.rendering.chat_template import (
+    EXAMPLE_TOOL,
+    TemplateRefused,
+    template_messages,
+)
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind, text_added
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 
@@ -80,11 +84,11 @@ def _is_without_calls(messages: Messages) -> bool:
 def _has_reasoning(message: Mapping[str, Any], mark: str) -> bool:
     if message.get("role") != "assistant":
         return False
-    return bool(message.get("reasoning_content")) or bool(mark and mark in message["content"])
+    return bool(message.get("reasoning_content")) or bool(mark and mark in (message["content"] or ""))
 
 
 def _is_proven(text: ModelText, kind: TailKind, arguments: Mapping[str, Any]) -> bool:
-    tools = [_TOOL] if kind.has_tools else None
+    tools = [EXAMPLE_TOOL] if kind.has_tools else None
     has_text = text.family.has_text_arguments
     return all(
         _is_alike(text, template_messages(known, has_text_arguments=has_text), follow_up, tools, arguments)
@@ -105,6 +109,7 @@ def _is_alike(
             family=text.family,
             end_texts=text.end_texts,
             sampled_end=sampled_end,
+            special_texts=text.special_texts,
         )
 
     try:
@@ -154,13 +159,3 @@ def _call(kind: TailKind, number: int, num_calls: int = 1) -> list[dict[str, Any
     ]
     results = [{"role": "tool", "tool_call_id": name, "content": f"It is {number}."} for name in names]
     return [{**_said(kind, ""), "tool_calls": calls}, *results]
-
-
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "add",
-        "description": "Add one.",
-        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
-    },
-}
