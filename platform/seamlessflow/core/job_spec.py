@@ -11,7 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
+from seamlessflow.core.algorithms.options import (
+    COMPARES_GROUP,
+    AdvantageEstimator,
+    ImportanceRule,
+    RatioLevel,
+)
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.environment.section import EnvironmentSection as EnvironmentSection
@@ -35,8 +40,8 @@ Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
 
 
 class ThinkingRetention(StrEnum):
-    """template: earlier reasoning stays or goes as the chat template has it. all: it stays in the branch where it was
-    sampled, also where the template would drop it."""
+    """template: a turn begins a new branch where the chat template drops earlier reasoning after a question. all: it
+    stays in the branch where it was sampled, also where the template would drop it."""
 
     TEMPLATE = "template"
     ALL = "all"
@@ -54,7 +59,8 @@ class ModelSection(SpecSection):
     tokens; a model that is not recognised is read like `hermes`."""
     thinking_retention: ThinkingRetention = ThinkingRetention.TEMPLATE
     """Whether the reasoning of earlier answers stays in the prompt. Where a template drops it after the next question,
-    `template` begins a new branch there, and `all` continues the branch, reasoning included."""
+    `template` begins a new branch there, and `all` continues the branch, reasoning included. Where a template drops it
+    after any answer, as DeepSeek's, it stays in both cases."""
 
 
 # Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no
@@ -142,6 +148,17 @@ class JobSpec(SpecSection):
             raise ValueError(
                 "evaluation.tasks: the platform's agents run held-out tasks, but agents of environment 'external' "
                 "bring their own; leave evaluation.tasks out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_have_something_to_compare(self) -> "JobSpec":
+        estimator = self.algorithm.advantage
+        if self.rollout.group_size < 2 and estimator in COMPARES_GROUP and not self.data.is_offline:
+            raise ValueError(
+                f"rollout.group_size: must be at least 2, got {self.rollout.group_size}: {estimator} advantages "
+                "compare the sessions of a group, so one session alone teaches nothing; accepted with 1: "
+                "algorithm.advantage gae (PPO), batch (REINFORCE++) or one"
             )
         return self
 

@@ -41,6 +41,15 @@ class AdvantageEstimator(StrEnum):
     GAE = "gae"
 
 
+# One session alone has no advantage under these.
+COMPARES_GROUP = (
+    AdvantageEstimator.GROUP,
+    AdvantageEstimator.LEAVE_ONE_OUT,
+    AdvantageEstimator.BATCH_WITH_BASELINE,
+    AdvantageEstimator.MODE_AWARE,
+)
+
+
 class AdvantageNorm(StrEnum):
     """mean: the reward minus the group's mean. mean_std: that difference, divided by the group's standard deviation."""
 

@@ -3,21 +3,13 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from seamlessflow.core.admission.rule import RunAhead
 from seamlessflow.core.rollout.engine_args import EngineArgument, refusal_of
 from seamlessflow.core.spec_section import SpecSection
 
 MAX_ENGINE_ARGUMENTS = 32
-
-
-def _more_than_one(group_size: int) -> int:
-    if group_size < 2:
-        raise ValueError(
-            "must be at least 2: advantages compare the sessions of a group, so one session alone teaches nothing"
-        )
-    return group_size
 
 
 class EngineKind(StrEnum):
@@ -44,10 +36,8 @@ class ParallelSection(SpecSection):
 class RolloutSection(SpecSection):
     engine: EngineKind = EngineKind.EMBEDDED
     """The program that samples: the platform's own small engine (`embedded`) or vLLM."""
-    group_size: Annotated[
-        int, Field(ge=1, le=1024, json_schema_extra={"minimum": 2}), AfterValidator(_more_than_one)
-    ] = 8
-    """Number of sessions per task (G), at least 2."""
+    group_size: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Number of sessions per task (G); at least 2 where advantages compare the sessions of a group, as in GRPO."""
     groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
     """Number of finished groups that one training step consumes."""
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
