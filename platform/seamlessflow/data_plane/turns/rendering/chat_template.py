@@ -85,7 +85,7 @@ class ChatTemplate:
             else _Source(str(with_tools), special_tokens, has_text_arguments)
         )
 
-    @property
+    @functools.cached_property
     def is_constant(self) -> bool:
         """Whether the same messages always give the same text, as far as the source shows: nothing asks for the time,
         or for chance."""

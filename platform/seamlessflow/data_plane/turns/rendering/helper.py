@@ -22,7 +22,8 @@ import msgspec
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.data_plane.turns.rendering.chat_template import OutputTooLarge, TemplateRefused
-from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
+from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import (
     Prompt,
     PromptRequest,

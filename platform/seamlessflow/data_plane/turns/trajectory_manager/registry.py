@@ -22,7 +22,7 @@ from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.held_time import SessionClocks
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
-from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable
+from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
 from seamlessflow.runtime.artifacts.opening import InvalidRoot
 from seamlessflow.runtime.artifacts.store import ArtifactMissing, StoreError

@@ -199,8 +199,12 @@ def test_text_after_an_answer_does_not_begin_a_text(tmp_path: Path) -> None:
     folder = retokenised(
         written(tmp_path), pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     )
-    _, tokens = followed(load(folder), "<|im_end|>")
-    assert not tokens.startswith("▁")
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"] |= {"▁": 900, "\n": 901}
+    file.write_text(json.dumps(content))
+    for end, wanted in (("<|im_end|>", "\n<|im_start|>"), ("", "<|im_end|>\n")):
+        assert followed(load(folder), end)[1].startswith(wanted)
 
 
 def test_white_space_goes_with_the_mark_that_takes_it(tmp_path: Path) -> None:

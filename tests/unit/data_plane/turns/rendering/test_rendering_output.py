@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText, Detokenizer
-from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
+from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from tests.fixtures.tiny_text import write_tiny_text
 
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=40)
