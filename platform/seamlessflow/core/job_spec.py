@@ -24,7 +24,7 @@ from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.rollout.section import EngineKind as EngineKind
 from seamlessflow.core.rollout.section import RolloutSection as RolloutSection
-from seamlessflow.core.spec_problems import SpecProblem, spec_problems
+from seamlessflow.core.spec_problems import SpecProblem, WrongField, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
 from seamlessflow.core.training.memory import memory_problems
 from seamlessflow.core.training.section import AUTO, MAX_RANKS
@@ -155,10 +155,11 @@ class JobSpec(SpecSection):
     def _groups_have_something_to_compare(self) -> "JobSpec":
         estimator = self.algorithm.advantage
         if self.rollout.group_size < 2 and estimator in COMPARES_GROUP and not self.data.is_offline:
-            raise ValueError(
-                f"rollout.group_size: must be at least 2, got {self.rollout.group_size}: {estimator} advantages "
+            raise WrongField(
+                "rollout.group_size",
+                f"must be at least 2, got {self.rollout.group_size}: {estimator} advantages "
                 "compare the sessions of a group, so one session alone teaches nothing; accepted with 1: "
-                "algorithm.advantage gae (PPO), batch (REINFORCE++) or one"
+                "algorithm.advantage gae (PPO), batch (REINFORCE++) or one",
             )
         return self
 

@@ -4,15 +4,19 @@ Turns a validation error into one sentence per fault, each with the field that i
 """
 
 import difflib
-import re
 from collections.abc import Iterator
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-# Rules on several fields begin their reason with the field that breaks them.
-_NAMED = re.compile(r"Value error, (?P<field>[a-z_]+(\.[a-z_]+)+): (?P<detail>.*)", re.DOTALL)
+
+class WrongField(ValueError):
+    """A rule on several fields was broken; it names the field to change, which may be in another section."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
 
 
 class SpecProblem(BaseModel):
@@ -30,8 +34,8 @@ def spec_problems(error: ValidationError, spec: type[BaseModel]) -> Iterator[Spe
         if fault["type"] == "extra_forbidden":
             yield SpecProblem(field=".".join(path), detail=_unknown_key(path, spec))
             continue
-        if not path and (named := _NAMED.fullmatch(fault["msg"])):
-            yield SpecProblem(field=named["field"], detail=named["detail"])
+        if isinstance(wrong := fault.get("ctx", {}).get("error"), WrongField):
+            yield SpecProblem(field=wrong.field, detail=str(wrong))
             continue
         shown = "" if fault["type"] in ("missing", "value_error") else f", got {fault['input']!r}"
         yield SpecProblem(field=".".join(path), detail=f"{fault['msg']}{shown}")

@@ -37,7 +37,6 @@ def test_algorithms_that_compare_nothing_within_a_group_accept_one_session(name:
         {"name": "grpo"},
         {"name": "dapo"},
         {"name": "rloo"},
-        {"name": "srpo"},
         {"name": "reinforce_plus_plus_baseline"},
     ],
 )
