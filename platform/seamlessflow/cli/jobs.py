@@ -81,6 +81,8 @@ def submit(
         job = client.job_submit(spec, key=key or submission_key(os.environ, spec))
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
         click.echo(f"the model's answers are read as {_family_title(job['spec']['model'])}", err=as_json)
+        for note in job["model_notes"]:
+            click.echo(note, err=as_json)
         for line in _memory_lines(job["memory"]):
             click.echo(line, err=as_json)
         if as_json and not wait:

@@ -55,6 +55,7 @@ function ShownJob({ jobId, job, live }: TabProps) {
     <>
       <JobHead job={job} now={now} />
       <Waiting job={job} live={live} />
+      <ModelNotes notes={useJob(jobId).data?.model_notes ?? []} />
       <nav className="tabs" aria-label="Job">
         {TABS.map(([path, word]) => (
           <NavLink key={path} to={path ? `/jobs/${jobId}/${path}` : `/jobs/${jobId}`} end>
@@ -75,6 +76,21 @@ function ShownJob({ jobId, job, live }: TabProps) {
         <Route path="*" element={<NotFound />} />
       </Routes>
     </>
+  );
+}
+
+/** What does not work with the model's chat template, or was not shown to work when the job was submitted. */
+function ModelNotes({ notes }: { notes: readonly string[] }) {
+  if (notes.length === 0) return null;
+  return (
+    <div className="note gap-below" data-testid="model-notes">
+      <Icon name="warning" />
+      <div>
+        {notes.map((note) => (
+          <p key={note}>{note}</p>
+        ))}
+      </div>
+    </div>
   );
 }
 

@@ -60,6 +60,10 @@ class Job(models.Model):
     model_shape = models.JSONField(
         null=True, help_text="What the model's need of memory follows from; null if that is not known."
     )
+    model_notes = models.JSONField(
+        default=list,
+        help_text="Sentences on what does not work with the model's chat template, or was not shown to work.",
+    )
     tasks_path = models.CharField(
         max_length=1024, blank=True, default="", help_text="Local path of the tasks file."
     )

@@ -36,8 +36,11 @@ MAX_FILE_BYTES = {
     "tokenizer_config.json": CONFIG_BOUNDS.max_bytes,
     "config.json": CONFIG_BOUNDS.max_bytes,
     "generation_config.json": CONFIG_BOUNDS.max_bytes,
+    "special_tokens_map.json": CONFIG_BOUNDS.max_bytes,
+    "added_tokens.json": CONFIG_BOUNDS.max_bytes,
     "chat_template.jinja": 1024**2,
 }
+MAX_TEMPLATES = 16  # beside chat_template.jinja
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,13 @@ def model_resolve(*, reference: str, project_id: UUID, holds: ExitStack) -> Reso
     if missing:
         needed = "config.json, tokenizer.json and *.safetensors"
         raise field_error(field, f"{reference!r} lacks {', '.join(missing)}; a model folder holds {needed}")
-    for name, max_bytes in MAX_FILE_BYTES.items():
+    named = [str(file.relative_to(folder)) for file in (folder / "additional_chat_templates").glob("*.jinja")]
+    if len(named) > MAX_TEMPLATES:
+        raise field_error(
+            field, f"{reference!r} has {len(named)} additional chat templates; accepted: {MAX_TEMPLATES}"
+        )
+    bounds = MAX_FILE_BYTES | dict.fromkeys(named, MAX_FILE_BYTES["chat_template.jinja"])
+    for name, max_bytes in bounds.items():
         if (folder / name).is_file() and (folder / name).stat().st_size > max_bytes:
             raise field_error(field, f"{name} of {reference!r} has more than the {max_bytes} bytes accepted")
     return found

@@ -117,6 +117,13 @@ class JobDetailOutput(JobOutput):
         default=None,
         help_text="How much memory of a device the model needs; null if its shape is not known.",
     )
+    model_notes = serializers.ListField(
+        child=serializers.CharField(),
+        help_text=(
+            "What does not work with the model's chat template, or was not shown to work, in sentences. One that "
+            "begins with 'Unverified' says that the model's tool calls may not be read."
+        ),
+    )
     dataset = DatasetOutput(
         allow_null=True,
         help_text=(

@@ -31,12 +31,12 @@ from seamlessflow.control_plane.common.services import event_record, scheduler_n
 from seamlessflow.control_plane.jobs.attention_heads import heads_check
 from seamlessflow.control_plane.jobs.continuing import files_unless_refused, origin_resolve, origin_take
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
-from seamlessflow.control_plane.jobs.families import model_family
 from seamlessflow.control_plane.jobs.gguf import gguf_resolve
 from seamlessflow.control_plane.jobs.hardware import hardware_load
 from seamlessflow.control_plane.jobs.mixtures import experts_check
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
+from seamlessflow.control_plane.jobs.model_texts import model_text_check
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import (
     model_context_check,
@@ -52,6 +52,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.hardware_defaults import hardware_filled
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.protocol.model_folders import FolderReport
 from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.runtime.extensions import extensions_installed
 
@@ -127,12 +128,12 @@ def _submit(
     )
     tasks = faults.check(_tasks_take, spec, project, holds)
     held_out_path = faults.check(_held_out_tasks, spec, project, holds)
-    if resolved is not None and model is not None:
-        _model_check(resolved, model.path, faults)
-    if faults or resolved is None or model is None or tasks is None or held_out_path is None:
+    texts = resolved and model and _model_check(resolved, model.path, faults)
+    if faults or not (resolved and model and texts and tasks) or held_out_path is None:
         raise faults.error()
     model_path = model.path
-    spec = _family_recorded(resolved, model_path)
+    # The job shows and keeps the family.
+    spec = resolved.model_copy(update={"model": resolved.model.model_copy(update={"family": texts.family})})
     shape = model_shape_read(model_path)
     tasks_path, num_tasks = tasks
     origin = origin_resolve(spec=spec, project_id=project.id, model_path=model.recorded)
@@ -145,6 +146,7 @@ def _submit(
         spec_submitted=submitted,
         spec=spec.model_dump(mode="json"),
         model_path=model.recorded,
+        model_notes=list(texts.notes),
         model_shape=None if shape is None else msgspec.to_builtins(shape),
         tasks_path=tasks_path,
         num_tasks=num_tasks,
@@ -188,15 +190,15 @@ def _queue_check(project: Project) -> None:
         )
 
 
-def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> None:
-    """Check what the folder of the model decides, and keep all faults."""
-    faults.check(_family_recorded, spec, model_path)
+def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> FolderReport | None:
+    """Check what the folder of the model decides, and keep all faults; return what its text files gave."""
     faults.check(model_numbers_check, model_path)
     faults.check(model_context_check, model_path, max_model_len=spec.model.max_model_len)
     faults.check(experts_check, model_path, spec.train)
     faults.check(heads_check, model_path, spec.train)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         faults.check(lora_targets_check, model_path, spec.train.lora.target_modules)
+    return faults.check(model_text_check, model_path, spec.model.family)
 
 
 def _tasks_take(spec: JobSpec, project: Project, holds: ExitStack) -> tuple[str, int | None]:
@@ -327,12 +329,6 @@ def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[st
         author=author,
         data={**data, "generation": job.generation},
     )
-
-
-def _family_recorded(spec: JobSpec, model_path: Path) -> JobSpec:
-    """Return the spec with the family that was found, so that the job shows it and keeps it."""
-    model = spec.model.model_copy(update={"family": model_family(model_path, spec.model.family)})
-    return spec.model_copy(update={"model": model})
 
 
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:

@@ -56,7 +56,6 @@ def base(cast: Cast) -> PreTrainedModel:
     """The model of the cast's jobs, here with weights that can be loaded."""
     model = tiny_model(0)
     model.save_pretrained(cast.model)
-    (cast.model / "tokenizer.json").write_text('{"version": "1.0"}')
     (cast.model / "modeling.py").write_text("raise SystemExit")
     return model
 

@@ -25,7 +25,7 @@ from seamlessflow.control_plane.uploads.services import artifact_fill
 from seamlessflow.core.artifacts.places import checkpoint_place, job_place, upload_place, version_place
 from seamlessflow.core.backup.manifest import FILES_NAME, Manifest, StoredFile
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast, weights_file
+from tests.fixtures.control_plane import Cast, model_folder
 from tests.fixtures.s3_server import S3Server, s3_server
 
 __all__ = ["s3_server"]
@@ -55,10 +55,7 @@ def in_objects(
 
 def uploaded_model(cast: Cast) -> str:
     def fill(folder: Path) -> int:
-        (folder / "a model").mkdir()
-        for name in ("config.json", "tokenizer.json"):
-            (folder / "a model" / name).write_text("{}")
-        weights_file(folder / "a model" / "model.safetensors", {})
+        model_folder(folder / "a model")
         return 4
 
     owner = cast.owner

@@ -55,6 +55,8 @@ def folder_check(folder: str, family: ModelFamily = ModelFamily.AUTO) -> FolderR
         unread = _unread(text)
     except (ModelUnusable, TemplateRefused, OutputTooLarge) as error:
         return FolderReport(refusal=str(error).replace(folder, Path(folder).name))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings of other types than usual
+        return FolderReport(refusal=f"its text files cannot be read: {error!r}")
     except RecursionError:
         return FolderReport(refusal="the model's chat template calls itself too often")
     return FolderReport(

@@ -129,4 +129,9 @@ def _as_special(value: Any) -> AddedToken:
 
 
 def _content(token: Any) -> str:
-    return str(token["content"] if isinstance(token, dict) else token)
+    text = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(text, str):
+        raise ModelUnusable(
+            f"tokenizer_config.json of the model folder has {token!r} where a token is expected"
+        )
+    return text
