@@ -50,12 +50,13 @@ export default function JobPage() {
 function ShownJob({ jobId, job, live }: TabProps) {
   useTitle(`${job.num_updates_done}/${job.num_updates} ${job.name}`);
   const now = useServerNow(1000);
+  const notes = useJob(jobId).data?.model_notes ?? [];
   const tab = { jobId, job, live };
   return (
     <>
       <JobHead job={job} now={now} />
       <Waiting job={job} live={live} />
-      <ModelNotes notes={useJob(jobId).data?.model_notes ?? []} />
+      <ModelNotes notes={notes} />
       <nav className="tabs" aria-label="Job">
         {TABS.map(([path, word]) => (
           <NavLink key={path} to={path ? `/jobs/${jobId}/${path}` : `/jobs/${jobId}`} end>

@@ -28,7 +28,7 @@ from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 
 CPU_S = 30
-MEMORY_BYTES = 4 << 30
+MEMORY_BYTES = 2 << 30
 _NAME, _ARGUMENTS = "add", '{"a": 41}'
 _QUESTION: Message = {"role": "user", "content": "What is 41 + 1?"}
 _ANSWER: Message = {"role": "assistant", "content": "It is 42."}
