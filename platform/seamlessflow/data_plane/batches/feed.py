@@ -18,6 +18,7 @@ import psycopg
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.failed_lengths import failure_metrics, length_bias
 from seamlessflow.core.batching.finished import FinishedSession, marked_stale, with_trees
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.extensions.declarations import Extensions
@@ -43,13 +44,14 @@ from seamlessflow.data_plane.store.batches.batch_rows import (
 )
 from seamlessflow.data_plane.store.batches.datasets import PostgresDatasets
 from seamlessflow.data_plane.store.batches.sampling import (
+    failed_sessions,
     oldest_open_version,
     rollout_costs,
     seconds_since_last_batch,
     waste_read,
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
-from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.events import length_bias_event, scheduler_notify
 from seamlessflow.data_plane.store.groups.group_rows import num_rewarded_needed
 from seamlessflow.data_plane.store.groups.moves import group_move, groups_move
 from seamlessflow.data_plane.store.jobs import phase_lock, phase_require_live
@@ -137,6 +139,13 @@ class BatchFeed:
             finished = await finished_sessions(connection, [group.group_id for group in groups])
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
             costs = await rollout_costs(connection, [group.group_id for group in groups])
+            failed = await failed_sessions(connection, [group.group_id for group in groups])
+            lengths = [session.num_sampled_tokens for sessions in finished for session in sessions]
+            if warning := length_bias(failed, lengths):
+                await length_bias_event(
+                    connection, project_id=claims.project_id, job_id=claims.job_id, warning=warning
+                )
+            costs |= failure_metrics(failed)
         finished = [with_trees(sessions, job.spec.train.trees) for sessions in finished]
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
             bound = job.spec.algorithm.staleness_bound

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from seamlessflow.core.batching.failed_lengths import FailedSession
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.values import sql_literal
@@ -13,6 +14,7 @@ from seamlessflow.data_plane.store.values import sql_literal
 _GROUP_DROPPED = sql_literal(GroupState.DROPPED)
 _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)
+_SESSION_FAILED = sql_literal(SessionState.FAILED)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
@@ -64,6 +66,16 @@ async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> di
         "rollout/num_continuations",
     )
     return {name: value for name, value in zip(names, row, strict=True) if value is not None}
+
+
+async def failed_sessions(connection: Connection, group_ids: Sequence[UUID]) -> list[FailedSession]:
+    """Read the failed attempts of these groups."""
+    cursor = await connection.execute(
+        f"""SELECT failure, num_sampled_tokens FROM trajectory_session
+           WHERE group_id = ANY(%s) AND state = {_SESSION_FAILED}""",
+        [list(group_ids)],
+    )
+    return [FailedSession(*row) for row in await cursor.fetchall()]
 
 
 async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> float | None:
