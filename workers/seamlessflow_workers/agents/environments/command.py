@@ -3,7 +3,7 @@
 The program gets OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in its own
 empty folder, which is removed afterwards; if the runner is root, as a user that no other session has. Invariant: when
 `run` returns or is cancelled, the program and every process that it started are gone, including those that left its
-session (`agents.keeper`); they also end with this process.
+session (`agents.keeper`); they also end with this process. The ends of what a program printed are in this log.
 """
 
 import asyncio
@@ -24,9 +24,11 @@ import msgspec
 from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
 from seamlessflow.core.environment.stages import Stage, stage
 from seamlessflow.core.extensions.declarations import EnvironmentContext
+from seamlessflow.core.types.ids import IdKind
 from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.keeper.order import Order
+from seamlessflow_workers.agents.starts import Starts
 from seamlessflow_workers.agents.users import session_user
 from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
@@ -35,6 +37,7 @@ KEEPER_GRACE_S = 5.0
 OUTPUT_TAIL_BYTES = 65_536  # of standard output, in which the outcome is searched
 ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
+LOGGED_CHARACTERS = 4_000  # of each stream of a session
 CLOSE_GRACE_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -48,24 +51,34 @@ class _Report(msgspec.Struct, frozen=True):
 class CommandEnvironment:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = tuple(command)
+        self._starts = Starts()
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         with (
             contextlib.closing(_Tail(OUTPUT_TAIL_BYTES)) as output,
             contextlib.closing(_Tail(ERROR_TAIL_BYTES)) as errors,
         ):
-            async with contextlib.AsyncExitStack() as stack:
-                with stage(Stage.SETUP):
-                    user_id = await stack.enter_async_context(session_user())
-                    folder = stack.enter_context(_own_folder(user_id))
-                    variables = _variables(task, policy, folder, user_id)
-                    process = await self._start(folder, variables, user_id, output=output, errors=errors)
-                try:
-                    code = await process.wait()
-                finally:
-                    await _end(process)
-            await asyncio.gather(output.wait_closed(), errors.wait_closed())
+            try:
+                code = await self._run_to_end(task, policy, output, errors)
+                await asyncio.gather(output.wait_closed(), errors.wait_closed())
+            finally:
+                _log_output(policy, output.data, errors.data)
             return _outcome(self._command[0], code, output.data, errors.data)
+
+    async def _run_to_end(self, task: Task, policy: PolicyEndpoint, output: "_Tail", errors: "_Tail") -> int:
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def start() -> asyncio.subprocess.Process:
+                process = await self._start(folder, variables, user_id, output=output, errors=errors)
+                stack.push_async_callback(_end, process)
+                return process
+
+            with stage(Stage.SETUP):
+                user_id = await stack.enter_async_context(session_user())
+                folder = stack.enter_context(_own_folder(user_id))
+                variables = _variables(task, policy, folder, user_id)
+                process = await self._starts.start(start, sign=lambda: _first_sign(output, errors))
+            return await process.wait()
 
     async def close(self) -> None:
         """Do nothing: sessions share nothing."""
@@ -116,6 +129,7 @@ class _Tail:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.data = b""
+        self.has_data = asyncio.Event()
         read_end, self.write_end = os.pipe()
         self._is_write_end_open = True
         self._reader = PipeReader(read_end, self._take)
@@ -135,6 +149,26 @@ class _Tail:
 
     def _take(self, data: bytes) -> None:
         self.data = (self.data + data)[-self._limit_bytes :]
+        self.has_data.set()
+
+
+async def _first_sign(output: _Tail, errors: _Tail) -> None:
+    """Wait until the program says something or ends."""
+    signs = (output.has_data.wait(), errors.has_data.wait(), output.wait_closed())
+    waiting = [asyncio.ensure_future(sign) for sign in signs]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
+def _log_output(policy: PolicyEndpoint, output: bytes, errors: bytes) -> None:
+    """Write the ends of what a session's program printed to the log of the agents' phase."""
+    session = f"{IdKind.SESSION}_{policy.api_key.removeprefix('sfs_').partition('_')[0]}"
+    for name, tail in (("output", output), ("errors", errors)):
+        if text := tail.decode("utf-8", "replace").strip()[-LOGGED_CHARACTERS:]:
+            logger.info("%s of session %s:\n%s", name, session, text)
 
 
 @contextlib.contextmanager
