@@ -22,8 +22,10 @@ GOAL_MISSED = 1
 S_PER_HOUR = 3600
 
 Benchmark = Callable[..., Awaitable[Sequence[Row]]]
-JUDGED = frozenset({"faults", "stops"})  # a goal of theirs that is not met is a defect: status 1
-WITH_SHORT_FORM = frozenset({"aged", "fleet", "learning", "multiplexing", "real_model", "staleness"})
+JUDGED = frozenset({"faults", "poison", "stops"})  # a goal of theirs that is not met is a defect: status 1
+WITH_SHORT_FORM = frozenset(
+    {"aged", "fleet", "learning", "multiplexing", "poison", "real_model", "staleness"}
+)
 
 
 def _of_module(name: str) -> Benchmark:
@@ -54,6 +56,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "heartbeats",
         "learning",
         "multiplexing",
+        "poison",
         "real_model",
         "scale_out",
         "scheduler",
