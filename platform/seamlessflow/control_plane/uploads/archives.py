@@ -14,6 +14,7 @@ from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.uploads.tar_reading import TarMember, tar_members
 
 MAX_ENTRIES = 10_000
+MAX_DEPTH = 32  # folders in a path; each missing one is a level of recursion in `mkdir`
 
 
 def archive_unpack(*, archive: Path, folder: Path, max_bytes: int) -> int:
@@ -53,6 +54,10 @@ def _target(member: TarMember, folder: Path) -> Path:
         raise field_error("file", f"the archive holds {member.name!r}, which is neither a file nor a folder")
     if path.is_absolute() or ".." in path.parts or "\x00" in member.name:
         raise field_error("file", f"the archive holds the path {member.name!r}, which leaves its folder")
+    if len(path.parts) > MAX_DEPTH:
+        raise field_error(
+            "file", f"the archive holds a path of {len(path.parts)} parts; at most {MAX_DEPTH} are accepted"
+        )
     return folder.joinpath(*path.parts)
 
 

@@ -159,3 +159,11 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
         folder.mkdir()
         with pytest.raises(ApplicationError, match="can be unpacked"):
             archive_unpack(archive=cut, folder=folder, max_bytes=10**6)
+
+
+def test_an_archive_of_deeply_nested_folders_is_refused(tmp_path: Path) -> None:
+    packed(tmp_path / "a.tar.gz", "gz", **{"a/" * 1500 + "b": b""})
+
+    detail, _ = measured(tmp_path, *UNPACK)
+
+    assert "a path of 1501 parts; at most 32 are accepted" in detail
