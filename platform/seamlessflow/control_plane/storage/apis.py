@@ -272,11 +272,16 @@ def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:
 
 
 def _project_of(api: ProjectApi, slug: str | None) -> Project:
-    """Without a slug the default project, or the only one."""
+    """Without a slug the default project, or the only one; never one of several, because files would be deleted."""
     projects = list(project_list_readable(access=api.access))
-    chosen = [one for one in projects if one.slug == (slug or "default")] or ([] if slug else projects[:1])
+    only = projects if len(projects) == 1 and not slug else []
+    chosen = [one for one in projects if one.slug == (slug or "default")] or only
     if not chosen:
         accepted = ", ".join(one.slug for one in projects) or "none, because you are in no project"
+        if projects and not slug:
+            raise field_error(
+                "project", f"is required, because you are in several projects; accepted: {accepted}"
+            )
         raise field_error("project", f"{slug!r} is not one of your projects; accepted: {accepted}")
     return chosen[0]
 
