@@ -19,6 +19,7 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.dialects.catalog import DIALECTS
+from seamlessflow.data_plane.dialects.dialect import Dialect
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.gateways.endings import Endings
 from seamlessflow.data_plane.gateways.membership import Membership
@@ -31,7 +32,15 @@ from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
 from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH, CountTokensRoute
-from seamlessflow.data_plane.routes.forwarding import Forwarding
+from seamlessflow.data_plane.routes.forwarding import Forwarding, Route
+from seamlessflow.data_plane.routes.gemini import (
+    GEMINI_DIALECTS,
+    MODELS,
+    TOKENS,
+    GeminiModelsRoute,
+    GeminiTokensRoute,
+    gemini_action,
+)
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     ClientGone,
@@ -126,13 +135,17 @@ class Gateway:
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
         planner = TurnPlanner(helpers)
-        self._bare: dict[str, TurnRoute | CountTokensRoute] = {
-            dialect.path: TurnRoute(
-                dialect, settings, registry, manager, watched, bodies, planner, time.monotonic
-            )
-            for dialect in DIALECTS
-        }
+
+        def turn_route(dialect: Dialect[Any]) -> TurnRoute:
+            return TurnRoute(dialect, settings, registry, manager, watched, bodies, planner, time.monotonic)
+
+        self._bare: dict[str, Route] = {dialect.path: turn_route(dialect) for dialect in DIALECTS}
         self._bare[COUNT_TOKENS_PATH] = CountTokensRoute(registry, bodies, planner)
+        self._gemini: dict[str, Route] = {
+            action: turn_route(dialect) for action, dialect in GEMINI_DIALECTS.items()
+        }
+        self._gemini[TOKENS] = GeminiTokensRoute(registry, bodies, planner)
+        self._gemini[MODELS] = GeminiModelsRoute(registry)
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -228,6 +241,10 @@ class Gateway:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request here."""
+        action = gemini_action(scope)
+        if action is not None:
+            await self._gemini[action](scope, receive, send)
+            return
         bare = self._bare.get(scope["path"])
         if bare is not None and scope["method"] != "POST":
             raise wrong_method(scope, "POST")

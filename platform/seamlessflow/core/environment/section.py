@@ -63,7 +63,8 @@ class EnvironmentSection(SpecSection):
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
     """The program and its arguments (name: command). It is started once per session, with OPENAI_BASE_URL,
-    OPENAI_API_KEY and SEAMLESSFLOW_TASK in its environment. The last line that it prints must be JSON with a `reward`
+    OPENAI_API_KEY and SEAMLESSFLOW_TASK in its environment (and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
+    GOOGLE_GEMINI_BASE_URL and GEMINI_API_KEY). The last line that it prints must be JSON with a `reward`
     from -1e6 to 1e6."""
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
     """Maximum number of turns; an episode that reaches it ends with the reward it has."""

@@ -28,6 +28,15 @@ from seamlessflow.core.protocol.data_plane import (
     SessionOver,
 )
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
+from seamlessflow.core.protocol.google_gemini import (
+    GeminiAnswer,
+    GeminiBody,
+    GeminiErrorBody,
+    GeminiModel,
+    GeminiModels,
+    GeminiTokens,
+    GeminiTokensBody,
+)
 from seamlessflow.core.protocol.openai_chat import (
     ChatBody,
     ChatCompletion,
@@ -234,6 +243,82 @@ RESPONSE = Operation(
         503: _chat_refused(_UNAVAILABLE_TURN),
     },
 )
+
+
+def _gemini_refused(description: str) -> Answer:
+    return Answer(description, GeminiErrorBody)
+
+
+_GEMINI_MODEL = [Parameter("model", "path", "Any name: the session's job decides which policy answers.")]
+_GEMINI_REFUSED = {
+    400: _gemini_refused(_REFUSED_TURN),
+    401: _gemini_refused("The session's key is unknown."),
+    413: _gemini_refused("The body is too large."),
+    503: _gemini_refused(_UNAVAILABLE_TURN),
+}
+_GEMINI_LOOK = {code: _GEMINI_REFUSED[code] for code in (401, 503)}
+GEMINI = Operation(
+    method="post",
+    path="/v1beta/models/{model}:generateContent",
+    name="gemini_content",
+    summary="Ask the policy for the next answer, as the clients of Google's Gemini API do",
+    description=(
+        "Every answer is recorded and may be trained on. The session's key may come as `x-goog-api-key` or as `key` in "
+        "the query. Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
+    ),
+    security=SESSION_KEY,
+    parameters=[*_GEMINI_MODEL, *_TURN_PARAMETERS],
+    body=GeminiBody,
+    answers={200: Answer("The answer. It has been recorded.", GeminiAnswer), **_GEMINI_REFUSED},
+)
+GEMINI_STREAM = Operation(
+    method="post",
+    path="/v1beta/models/{model}:streamGenerateContent",
+    name="gemini_stream",
+    summary="The same in pieces",
+    description=(
+        "The answer is a list of GeminiAnswers that grows, or with `alt=sse` in the query a stream of events. The last "
+        "piece has the finish reasons and the usage. An error after the first byte comes as a GeminiErrorBody."
+    ),
+    security=SESSION_KEY,
+    parameters=[*_GEMINI_MODEL, *_TURN_PARAMETERS],
+    body=GeminiBody,
+    answers={200: Answer("The pieces.", GeminiAnswer), **_GEMINI_REFUSED},
+)
+GEMINI_TOKENS = Operation(
+    method="post",
+    path="/v1beta/models/{model}:countTokens",
+    name="gemini_tokens",
+    summary="Count the tokens of a conversation, as the clients of Google's Gemini API do",
+    description="Returns how many tokens the prompt of this request would have. Nothing is recorded.",
+    security=SESSION_KEY,
+    parameters=_GEMINI_MODEL,
+    body=GeminiTokensBody,
+    answers={200: Answer("The number of tokens.", GeminiTokens), **_GEMINI_REFUSED},
+)
+GEMINI_MODELS = Operation(
+    method="get",
+    path="/v1beta/models",
+    name="gemini_models",
+    summary="List the model of the session, as the clients of Google's Gemini API do",
+    description="The list holds one model, named after the job.",
+    security=SESSION_KEY,
+    answers={200: Answer("The model.", GeminiModels), **_GEMINI_LOOK},
+)
+GEMINI_MODEL = Operation(
+    method="get",
+    path="/v1beta/models/{model}",
+    name="gemini_model",
+    summary="Look at the model of the session, as the clients of Google's Gemini API do",
+    description="The session's model has the name of its job.",
+    security=SESSION_KEY,
+    parameters=[Parameter("model", "path", "The name of the session's job.")],
+    answers={
+        200: Answer("The model.", GeminiModel),
+        404: _gemini_refused("The session's model has another name."),
+        **_GEMINI_LOOK,
+    },
+)
 _KEPT = [Parameter("response", "path", "Identifier of a response of this session, `resp_…`.")]
 _KEPT_REFUSED = {
     401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
@@ -347,6 +432,11 @@ GATEWAY = Contract(
         RESPONSE_ITEMS,
         MESSAGES,
         COUNT_TOKENS,
+        GEMINI,
+        GEMINI_STREAM,
+        GEMINI_TOKENS,
+        GEMINI_MODELS,
+        GEMINI_MODEL,
         MODELS,
         MODEL,
     ],

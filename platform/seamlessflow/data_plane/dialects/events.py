@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+JSON_STREAM = b"application/json"  # one list, which grows
 STREAM_END = b"data: [DONE]\n\n"
 KEEPALIVE = b": keep-alive\n\n"
 _encode = msgspec.json.encode

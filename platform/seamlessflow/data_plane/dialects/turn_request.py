@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.data_plane.dialects.events import EVENT_STREAM
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, RawPrompt
 from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
 
@@ -30,5 +31,6 @@ class TurnRequest(Generic[Options]):
     options: Options
     demand: Demand | None = None  # what the answer must be
     num_top: int = 0  # likeliest tokens to report with each sampled one
+    stream_type: bytes = EVENT_STREAM
     completed: Callable[[RecordedTurns], Conversation] | None = None
     reshaping: Mapping[str, Any] = field(default_factory=dict)  # penalties and biases, which are not trained

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMap
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import parse_qs
 
 from seamlessflow.data_plane.errors import ApiError
 
@@ -18,7 +19,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Result = TypeVar("Result")
 JSON = b"application/json"
-EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
 
 async def wait_disconnect(receive: Receive) -> None:
@@ -96,9 +96,15 @@ def bearer(scope: Scope) -> str:
 
 
 def credential(scope: Scope) -> str:
-    """Return the session's key: the bearer token, or the `x-api-key` of Anthropic's clients. Raises ApiError (401)."""
-    key = header(scope, b"x-api-key").strip()
+    """Return the session's key: the bearer token, or as Anthropic's and Google's clients send it. Raises ApiError."""
+    key = header(scope, b"x-api-key").strip() or _google_key(scope)
     return key if key and not header(scope, b"authorization") else bearer(scope)
+
+
+def _google_key(scope: Scope) -> str:
+    """Return the key as Google's clients send it, in a header or in the query; "" if there is none."""
+    asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("key", [""])[0]
+    return header(scope, b"x-goog-api-key").strip() or asked.strip()
 
 
 class ClientGone(Exception):

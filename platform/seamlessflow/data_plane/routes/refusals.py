@@ -12,6 +12,7 @@ from seamlessflow.data_plane.dialects.chat.dialect import ChatDialect
 from seamlessflow.data_plane.dialects.dialect import Dialect
 from seamlessflow.data_plane.dialects.messages.dialect import MessagesDialect
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.routes.gemini import WHOLE, is_of_gemini
 from seamlessflow.data_plane.routes.http import Scope, Send, header, send_error
 
 OWN_PATHS = ("/v1/sessions",)
@@ -22,6 +23,8 @@ _CHAT, _MESSAGES = ChatDialect(), MessagesDialect()
 def spoken_dialect(scope: Scope) -> Dialect[Any] | None:
     """Return the dialect of a request; None for a route of the platform's own."""
     path = scope["path"]
+    if is_of_gemini(path):
+        return WHOLE
     if not path.startswith("/v1/") or _is_below(path, OWN_PATHS):
         return None
     for dialect in DIALECTS:

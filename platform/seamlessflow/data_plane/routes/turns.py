@@ -32,7 +32,6 @@ from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.live.progress_feed import Watched
 from seamlessflow.data_plane.routes.http import (
-    EVENT_STREAM,
     BodyRoom,
     HeldBody,
     Receive,
@@ -249,7 +248,7 @@ class TurnRoute:
         self, turn: Turn, request: TurnRequest[Any], reply: Reply, send: Send, *, is_recorded: bool
     ) -> None:
         await send_head(
-            send, HTTPStatus.OK, EVENT_STREAM, headers=[NO_CACHE, *ignored_header(request.ignored)]
+            send, HTTPStatus.OK, request.stream_type, headers=[NO_CACHE, *ignored_header(request.ignored)]
         )
         signs = SignsOfLife(send, partial(self._sign, turn, reply), self._settings.keepalive_s)
         turn.wait.on_begin = partial(self._say_waiting, turn, signs)

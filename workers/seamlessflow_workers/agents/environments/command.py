@@ -1,6 +1,7 @@
 """Any program as an agent: it is started once per session, and its last line of JSON with a `reward` is the outcome.
 
-The program gets OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in its own
+The program gets OPENAI_BASE_URL and OPENAI_API_KEY (or the variables by which clients of Anthropic and of Gemini find
+the same policy) and SEAMLESSFLOW_TASK (JSON) in its environment and runs in its own
 empty folder, which is removed afterwards; if the runner is root, as a user that no other session has. Invariant: when
 `run` returns or is cancelled, the program and every process that it started are gone, including those that left its
 session (`agents.keeper`); they also end with this process. The ends of what a program printed are in this log.
@@ -195,6 +196,10 @@ def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | N
         **own,
         "OPENAI_BASE_URL": policy.base_url,
         "OPENAI_API_KEY": policy.api_key,
+        "ANTHROPIC_BASE_URL": policy.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": policy.api_key,
+        "GOOGLE_GEMINI_BASE_URL": policy.base_url.removesuffix("/v1"),
+        "GEMINI_API_KEY": policy.api_key,
         "SEAMLESSFLOW_TASK": msgspec.json.encode(task).decode(),
     }
 
