@@ -59,6 +59,8 @@ class AgentsWorld:
             "OPENAI_API_KEY": key,
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
             "ANTHROPIC_API_KEY": key,
+            "GOOGLE_GEMINI_BASE_URL": url.removesuffix("/v1"),
+            "GEMINI_API_KEY": key,
         }
         return OpenedSession(opened["session"], environ)
 
@@ -108,9 +110,14 @@ async def agents_world_made(
 
 
 async def program_run(
-    command: Sequence[str], *, environ: dict[str, str], folder: Path, given: str = ""
+    command: Sequence[str],
+    *,
+    environ: dict[str, str],
+    folder: Path,
+    given: str = "",
+    is_failing: bool = False,
 ) -> str:
-    """Run a program to its end and return what it printed. Fails the test if it fails."""
+    """Run a program to its end and return what it printed. Fails the test unless it fails as it should, or not."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
@@ -126,11 +133,11 @@ async def program_run(
         process.kill()
         await process.wait()
         raise
-    assert process.returncode == 0, f"{said.decode()[-2000:]}\n{errors.decode()[-4000:]}"
+    assert bool(process.returncode) == is_failing, f"{said.decode()[-2000:]}\n{errors.decode()[-4000:]}"
     return said.decode()
 
 
 def without_addresses() -> dict[str, str]:
     """Return this process's environment without Python's path and what else would lead a client elsewhere."""
-    foreign = ("PYTHON", "OPENAI_", "ANTHROPIC_", "CODEX_", "PI_")
+    foreign = ("PYTHON", "OPENAI_", "ANTHROPIC_", "CODEX_", "PI_", "GOOGLE_", "GEMINI_", "CLAUDE_")
     return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}

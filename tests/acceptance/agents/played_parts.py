@@ -42,6 +42,11 @@ PARTS = {
         calls(("bash", {"command": "wc notes.txt"})),
         NOTES_ANSWER,
     ],
+    "gemini": [
+        THOUGHT + calls(("read_file", {"file_path": "notes.txt"}), ("list_directory", {"dir_path": "."})),
+        calls(("run_shell_command", {"command": "wc notes.txt"})),
+        NOTES_ANSWER,
+    ],
 }
 
 

@@ -1,6 +1,7 @@
 """Coding agents for the command line, from npm, unmodified: a task with tools, and a second question behind it.
 
-They always stream. Codex speaks Responses; pi speaks whichever API its configuration names.
+They always stream. Codex speaks Responses, Gemini CLI Google's API, Claude Code Messages; pi speaks whichever API its
+configuration names.
 """
 
 import json
@@ -74,6 +75,56 @@ async def test_pi_works_unmodified_and_joins_its_tree_cleanly(
 
     assert (first.strip(), second.strip()) == (NOTES_ANSWER, NOTES_ANSWER)
     agents_world.check_joins(session, num_answers=len(PARTS["pi"]) + 1)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_gemini_cli_works_unmodified_and_joins_its_tree_cleanly(
+    agents_world: AgentsWorld, require_client: Callable[[str], None], project: Path
+) -> None:
+    require_client("gemini-cli")
+    session = await agents_world.open_session()
+    cli = modules_of("gemini-cli") / "@google" / "gemini-cli" / "bundle" / "gemini.js"
+    command = ["node", str(cli), "--model", "gemini-2.5-pro", "--approval-mode", "yolo"]
+    environ = node_environ() | session.environ | {"HOME": str(gemini_home(project))}
+    task = "«gemini» What do the notes say?"
+    first = await program_run([*command, "-p", task], environ=environ, folder=project)
+    second = await program_run([*command, "--resume", "latest", "-p", AGAIN], environ=environ, folder=project)
+
+    assert [said.strip().endswith(NOTES_ANSWER) for said in (first, second)] == [True, True]
+    agents_world.check_joins(session, num_answers=len(PARTS["gemini"]) + 1)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_claude_code_knows_that_its_context_is_full(
+    agents_world: AgentsWorld, require_client: Callable[[str], None], project: Path
+) -> None:
+    """It knows it by the words of the error, and would compact a conversation."""
+    require_client("claude-code")
+    session = await agents_world.open_session()
+    claude = modules_of("claude-code") / "@anthropic-ai" / "claude-code" / "cli-wrapper.cjs"
+    own = {"CLAUDE_CONFIG_DIR": str(project.parent), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    said = await program_run(
+        ["node", str(claude), "-p", "--model", "claude-sonnet-4-5"],
+        environ=node_environ() | session.environ | own,
+        folder=project,
+        given="«weather» " + "word " * 70_000,
+        is_failing=True,
+    )
+
+    assert said.startswith("Prompt is too long")
+
+
+def gemini_home(project: Path) -> Path:
+    """Write the settings of Gemini CLI: how it signs in, and that it sends nothing elsewhere."""
+    home = project.parent / "gemini"
+    (home / ".gemini").mkdir(parents=True)
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    (home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    return home
 
 
 def codex_home(project: Path) -> Path:

@@ -264,7 +264,9 @@ class TurnRoute:
 
     def _sign(self, turn: Turn, reply: Reply) -> bytes:
         why = self._manager.why_none(turn.session.job.job_id) if turn.wait.is_waiting else None
-        return reply.keepalive() if why is None else waiting_comment(why)
+        sign = reply.keepalive()
+        # An API whose sign is blank has clients that take a comment for a broken answer.
+        return sign if why is None or sign.isspace() else waiting_comment(why)
 
     def _say_waiting(self, turn: Turn, signs: SignsOfLife) -> None:
         """Say at once that a turn waits, if that is because no engine works for its job."""

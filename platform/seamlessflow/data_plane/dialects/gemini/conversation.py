@@ -1,7 +1,8 @@
 """Turns Google's contents and parts into chat messages.
 
 Consecutive contents of the model are one turn, and its texts are joined without a separator, so an answer joins its
-tree however a client splits it. A result whose call has no identifier belongs to the first open call of its name.
+tree however a client splits it. A result whose call has no identifier belongs to the first open call of its name. A
+result that is sent twice is one: gemini-cli repeats those of a session that it resumes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +91,9 @@ def _add_user(chat: ChatMessages, parts: Sequence[Mapping[str, Any]], field: str
             texts.append(text_of(part, name))
             continue
         _flush(chat, texts)
-        chat.append(_result(chat, part["functionResponse"], f"{name}.functionResponse"))
+        result = _result(chat, part["functionResponse"], f"{name}.functionResponse")
+        if result not in chat or not result["tool_call_id"]:
+            chat.append(result)
     if texts or not parts:
         chat.append({"role": "user", "content": PARAGRAPH.join(texts)})
 
