@@ -18,6 +18,8 @@ from seamlessflow.core.guidance.argument_rules import json_rules, json_text, par
 from seamlessflow.core.guidance.call_forms import CallForm, Part, TaggedArguments, Text, call_form
 from seamlessflow.core.guidance.guide import InvalidGuideError, literal_pattern
 
+MAX_REASONING_CHARS = 8192  # a longer bound costs the matcher as many states
+
 
 class CallableTool(msgspec.Struct, frozen=True, array_like=True):
     name: str
@@ -35,14 +37,18 @@ class Demand(msgspec.Struct, frozen=True, array_like=True):
     tools: Sequence[CallableTool] = ()
     is_parallel: bool = True
     may_answer: bool = False
+    max_reasoning_chars: int = MAX_REASONING_CHARS  # where the answer has a form to come to
 
 
 @dataclass(frozen=True, slots=True)
 class GuidedModel:
+    """`may_reason`: its chat template knows the marks of reasoning, and the prompt has not closed the reasoning."""
+
     family: ModelFamily
     think: tuple[str, str]  # the marks of reasoning
     has_token: Callable[[str], bool]
     special_id: Callable[[str], int | None]  # of a token that no ordinary text contains
+    may_reason: bool = True
 
 
 def answer_guide(demand: Demand, model: GuidedModel, *, starts_in_reasoning: bool) -> dict[str, Any]:
@@ -54,7 +60,8 @@ def answer_guide(demand: Demand, model: GuidedModel, *, starts_in_reasoning: boo
         raise InvalidGuideError(f"answers of the model family {model.family} cannot be guided")
     rules = _Rules(model)
     is_free = demand.may_answer and demand.schema is None
-    reasoning = rules.reasoning(is_open=starts_in_reasoning, is_needed=not is_free)
+    most = None if is_free else max(0, min(demand.max_reasoning_chars, MAX_REASONING_CHARS))
+    reasoning = rules.reasoning(is_open=starts_in_reasoning, most=most)
     if demand.schema is not None and not demand.tools and not reasoning:
         return {"json": demand.schema}
     content = [] if demand.schema is None else [rules.content(demand.schema)]
@@ -88,18 +95,22 @@ class _Rules:
     def text(self, *first: str) -> str:
         return "\n".join([*first, *self._lines]) + "\n"
 
-    def reasoning(self, *, is_open: bool, is_needed: bool) -> str:
-        """Return the reasoning at the beginning; "" if there is none.
+    def reasoning(self, *, is_open: bool, most: int | None) -> str:
+        """Return the reasoning at the beginning, of at most `most` characters; "" if there is none.
 
-        Content may contain marks that are no special tokens, so before it only an open reasoning must be closed.
+        Where a form must follow (`most` is known), a weak policy would otherwise think until its last token, and a
+        model whose template knows no reasoning does not begin one. Content may contain marks that are no special
+        tokens, so before it only an open reasoning must be closed.
         """
         opening, closing = self._model.think
-        if not is_open and not self._model.has_token(opening):
+        may_begin = self._model.has_token(opening) and (most is None or self._model.may_reason)
+        if not is_open and not may_begin:
             return ""
+        times = "*" if most is None else f"{{0,{most}}}"
         if self._model.special_id(closing) is not None:
-            thought = rf"/(.|\n)*/ {self._named(closing)} /\n{{0,2}}/"
-        elif is_open or is_needed:
-            self._lines.append(rf"thought[suffix={json.dumps(closing)}]: /(.|\n)*/")
+            thought = rf"/(.|\n){times}/ {self._named(closing)} /\n{{0,2}}/"
+        elif is_open or most is not None:
+            self._lines.append(rf"thought[suffix={json.dumps(closing)}]: /(.|\n){times}/")
             thought = r"thought /\n{0,2}/"
         else:
             return ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seamlessflow.core.guidance.call_forms import Mark, Part, Pattern, TaggedArguments, Text
-from seamlessflow.core.guidance.guide import JSON_WHITESPACE, InvalidGuideError, literal_pattern
+from seamlessflow.core.guidance.guide import JSON_FORM, InvalidGuideError, literal_pattern
 from seamlessflow.core.guidance.plain_values import Lengths, PlainValue, plain_value
 from seamlessflow.core.guidance.tagged_values import resolved
 
@@ -24,7 +24,7 @@ Named = Callable[[str], str]  # a mark as it stands in a grammar
 
 
 def json_text(schema: Mapping[str, Any]) -> str:
-    return json.dumps(dict(schema) | {"x-guidance": {"whitespace_pattern": JSON_WHITESPACE}})
+    return json.dumps(dict(schema) | {"x-guidance": JSON_FORM})
 
 
 def json_rules(rule: str, parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -15,9 +15,9 @@ from typing import Any
 
 MAX_GUIDE_BYTES = 64 * 1024
 MAX_CHOICES = 1024
-JSON_WHITESPACE = (
-    r"[ \n\t]{0,16}"  # bounded, because a weak policy would otherwise fill its whole answer with blanks
-)
+# llguidance skips blanks without a bound unless all are forbidden. One blank may follow a comma or a colon, as chat
+# templates write JSON; a weak policy would otherwise fill its whole answer with blanks.
+JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
 
 
 class InvalidGuideError(ValueError):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from seamlessflow.core.guidance.answer_grammar import Demand, calls_check
@@ -125,13 +126,16 @@ class TurnPlanner:
 
 
 def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
-    """Return the request without a demand for strict tools that this job cannot meet; it is named as ignored.
+    """Return the request as this job meets it: a demand for strict tools that it cannot meet is named as ignored.
 
-    Other demands stay: engines and models that cannot meet them refuse them.
+    Other demands stay, with a bound on the reasoning before the form: engines and models that cannot meet them refuse
+    them.
     """
     demand = request.demand
-    if demand is None or not is_soft(demand) or _makes_strict(session, demand):
+    if demand is None:
         return request
+    if not is_soft(demand) or _makes_strict(session, demand):
+        return dataclasses.replace(request, demand=_with_bound(session, demand, request.max_tokens))
     return dataclasses.replace(request, demand=None, ignored=(*request.ignored, demand.field))
 
 
@@ -141,6 +145,14 @@ async def completed(session: LiveSession, request: TurnRequest[Any], store: Turn
         return request
     recorded = RecordedTurns(await store.texts(session.key))
     return dataclasses.replace(request, conversation=request.completed(recorded), completed=None)
+
+
+def _with_bound(session: LiveSession, demand: Demand, max_tokens: int | None) -> Demand:
+    """Bound reasoning by half of the answer's tokens, of which few have less than a character."""
+    most = session.job.spec.rollout.max_tokens_per_turn
+    num_tokens = most if max_tokens is None else min(most, max_tokens)
+    num_chars = min(demand.max_reasoning_chars, num_tokens // 2)
+    return msgspec.structs.replace(demand, max_reasoning_chars=num_chars)
 
 
 def _makes_strict(session: LiveSession, demand: Demand) -> bool:

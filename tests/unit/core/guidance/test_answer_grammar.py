@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.answer_grammar import CallableTool, Demand, GuidedModel, answer_guide
 from seamlessflow.core.guidance.guide import InvalidGuideError, guide_make
+from seamlessflow.core.guidance.masks import TokenNotAllowedError
 from seamlessflow.core.guidance.matching import Vocabulary
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ParsedOutput, parse_whole
 from seamlessflow.data_plane.turns.rendering.parsers.families import family_get
@@ -54,13 +55,14 @@ class Model:
     vocabulary: Vocabulary
     tokenizer: Tokenizer
 
-    def guided(self) -> GuidedModel:
+    def guided(self, *, may_reason: bool = True) -> GuidedModel:
         known = family_get(self.family)
         return GuidedModel(
             family=self.family,
             think=(known.think, known.end_think),
             has_token=lambda text: self.tokenizer.token_to_id(text) is not None,
             special_id=self.vocabulary.special_id,
+            may_reason=may_reason,
         )
 
     def answers(
@@ -176,3 +178,31 @@ def test_schemas_that_cannot_be_followed_are_refused(model: Model, tools: Sequen
     )
     with pytest.raises(InvalidGuideError):
         model.vocabulary.matcher(guide_make(wanted, end_token_ids=[END]))
+
+
+def num_tokens_of_thought(model: Model, demand: Demand, *, may_reason: bool, is_open: bool) -> int:
+    """Return how many tokens of a thought without an end a guide accepts; -1 if it accepts no thought at all."""
+    wanted = answer_guide(demand, model.guided(may_reason=may_reason), starts_in_reasoning=is_open)
+    matcher = model.vocabulary.matcher(guide_make(wanted, end_token_ids=[END]))
+    opening = [] if is_open else model.tokenizer.encode(family_get(model.family).think).ids
+    thought = model.tokenizer.encode("x" * 100).ids
+    for number, token in enumerate([*opening, *thought]):
+        try:
+            matcher.consume(token)
+        except TokenNotAllowedError:
+            return number - len(opening)
+    return len(thought)
+
+
+def test_reasoning_before_a_demanded_form_is_bounded_or_barred(model: Model) -> None:
+    forced = Demand("tool_choice", tools=TOOLS, max_reasoning_chars=40)
+    for demand in (forced, Demand("response_format", schema=SCHEMA, max_reasoning_chars=40)):
+        for is_open in (True, False):
+            taken = num_tokens_of_thought(model, demand, may_reason=True, is_open=is_open)
+            assert 0 < taken <= 40
+        assert num_tokens_of_thought(model, demand, may_reason=False, is_open=False) < 0
+
+
+def test_reasoning_before_a_free_answer_is_not_bounded(model: Model) -> None:
+    free = Demand("tools.strict", tools=TOOLS, may_answer=True, max_reasoning_chars=40)
+    assert num_tokens_of_thought(model, free, may_reason=False, is_open=True) > 40

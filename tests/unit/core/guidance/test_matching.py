@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from seamlessflow.core.guidance.argument_rules import json_text
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import MatcherFailedError, TokenNotAllowedError, unpacked_mask
 from seamlessflow.core.guidance.matching import Vocabulary
@@ -78,10 +79,10 @@ def test_random_answers_belong_to_the_language(example_tokenizer: Tokenizer, see
         {"name": st.text('ab é"\\', max_size=6), "size": st.integers(-5, 500)},
         optional={"tags": st.lists(st.sampled_from(["ä", "b c"]), max_size=3)},
     ),
-    indent=st.sampled_from([None, 1, 2]),
+    blank=st.sampled_from(["", " "]),
 )
 def test_no_text_of_the_language_is_excluded(
-    example_tokenizer: Tokenizer, value: dict[str, Any], indent: int | None
+    example_tokenizer: Tokenizer, value: dict[str, Any], blank: str
 ) -> None:
     vocabulary = Vocabulary(example_tokenizer.to_str(), num_tokens=520)
     ordered = {name: value[name] for name in ("name", "size", "tags") if name in value}
@@ -89,7 +90,7 @@ def test_no_text_of_the_language_is_excluded(
     pieces = {token: tokenizer.decode_bytes([token]) for token in range(512)}
     matcher, rest = (
         vocabulary.matcher(guide(json=SCHEMA)),
-        json.dumps(ordered, indent=indent, ensure_ascii=False).encode(),
+        json.dumps(ordered, separators=(f",{blank}", f":{blank}"), ensure_ascii=False).encode(),
     )
     while rest:
         assert not matcher.is_complete
@@ -201,3 +202,36 @@ def test_reading_a_schema_never_leaves_the_process(tmp_path: Path, vocabulary: V
     secret.write_text('{"type": "integer"}')
     with pytest.raises(InvalidGuideError):
         vocabulary.matcher(guide(json={"$ref": secret.as_uri()}))
+
+
+def num_accepted(vocabulary: Vocabulary, one: Guide, text: str, tokenizer: Tokenizer) -> int:
+    """Return how many characters of a text the guide accepts, one token at a time."""
+    matcher, taken = vocabulary.matcher(one), ""
+    for token in tokenizer.encode(text, add_special_tokens=False).ids:
+        try:
+            matcher.consume(token)
+        except TokenNotAllowedError:
+            break
+        taken += tokenizer.decode([token])
+    return len(taken)
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t"])
+@pytest.mark.parametrize("is_grammar", [False, True])
+def test_blanks_in_json_are_bounded(
+    vocabulary: Vocabulary, example_tokenizer: Tokenizer, blank: str, is_grammar: bool
+) -> None:
+    example = Vocabulary(example_tokenizer.to_str(), num_tokens=example_tokenizer.get_vocab_size())
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": [1]}, "b": {"type": "array", "items": {"enum": [2]}}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+    wanted = {"grammar": f"start: %json {json_text(schema)}\n"} if is_grammar else {"json": schema}
+    one = guide_make(wanted, end_token_ids=[0])
+    for written in ('{"a":1,"b":[2,2]}', '{"a": 1, "b": [2, 2]}'):
+        assert num_accepted(example, one, written, example_tokenizer) == len(written)
+    for before in ("", "{", '{"a"', '{"a":', '{"a": 1', '{"a": 1,', '{"a": 1, "b": [', '{"a": 1, "b": [2]'):
+        taken = num_accepted(example, one, before + blank * 17, example_tokenizer)
+        assert len(before) <= taken < len(before) + 2

@@ -11,6 +11,7 @@ from seamlessflow.core.guidance.answer_grammar import Demand, GuidedModel, answe
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import MatcherFailedError
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
+from seamlessflow.data_plane.turns.rendering.template_traits import writes_reasoning
 
 if TYPE_CHECKING:
     from seamlessflow.core.guidance.matching import Vocabulary
@@ -19,15 +20,19 @@ NUM_VOCABULARIES_KEPT = 8
 NUM_GUIDES_KEPT = 256
 
 
-def demanded_guide(text: ModelText, folder: str, demand: Demand, *, starts_in_reasoning: bool) -> Guide:
-    """Return the guide. Raises InvalidGuideError."""
+def demanded_guide(text: ModelText, folder: str, demand: Demand, *, prompt: str) -> Guide:
+    """Return the guide of the answer to a rendered prompt. Raises InvalidGuideError."""
+    think, end_think = text.family.think, text.family.end_think
+    shown = prompt.rstrip()
+    is_open, is_closed = (bool(mark) and shown.endswith(mark) for mark in (think, end_think))
     model = GuidedModel(
         family=text.family.name,
-        think=(text.family.think, text.family.end_think),
+        think=(think, end_think),
         has_token=lambda mark: text.tokenizer.token_to_id(mark) is not None,
         special_id=lambda mark: _vocabulary(folder).special_id(mark),
+        may_reason=not is_closed and writes_reasoning(text),
     )
-    wanted = answer_guide(demand, model, starts_in_reasoning=starts_in_reasoning)
+    wanted = answer_guide(demand, model, starts_in_reasoning=is_open)
     guide = guide_make(wanted, end_token_ids=text.end_ids)
     _check(folder, guide)
     return guide

@@ -39,6 +39,7 @@ class ModelText:
     neutral_mark: str  # a special token that takes no white space beside it; "" if there is none
     # Whether a kind of turn can be rendered from its last messages alone; `tails` tries each kind once.
     proven_tails: dict[TailKind, bool] = field(default_factory=dict)
+    traits: dict[str, bool] = field(default_factory=dict)  # what `template_traits` found by rendering
 
     def encode(self, text: str, *, after: str = "") -> bytes:
         """Return packed int32 ids. Special tokens in the text are recognised; none are added.

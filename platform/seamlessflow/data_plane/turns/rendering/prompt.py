@@ -24,6 +24,7 @@ from seamlessflow.data_plane.turns.rendering.tails import (
     tail_messages,
     tail_of,
 )
+from seamlessflow.data_plane.turns.rendering.template_traits import renders_parallel_calls
 
 MAX_CHARS_PER_TOKEN = (
     1024  # no vocabulary has longer tokens, so a longer text cannot fit and is not tokenised
@@ -72,6 +73,7 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
     starts_in_reasoning: bool
     guide: tuple[GuideKind, str] | None = None  # what the demand means for the model: kind and text
     is_of_tail: bool = False  # the last answer and what follows it were enough
+    has_one_call: bool = False  # the template cannot render an answer with several calls
 
 
 class TailNotEnough(ValueError):
@@ -100,8 +102,9 @@ def prompt_make(
         on_long_text()
     think = text.family.think
     is_reasoning = bool(think) and full.rstrip().endswith(think)
-    guide = _guide(text, request, starts_in_reasoning=is_reasoning)
-    return Prompt(cut, _encoded(text, request, cut, new), is_reasoning, guide, is_of_tail)
+    has_one_call = bool(request.tools) and not renders_parallel_calls(text)
+    encoded = _encoded(text, request, cut, new)
+    return Prompt(cut, encoded, is_reasoning, _guide(text, request, full), is_of_tail, has_one_call)
 
 
 def _encoded(text: ModelText, request: PromptRequest, cut: int | None, new: str) -> bytes:
@@ -118,12 +121,10 @@ def _last_mark(text: ModelText, cut: Cut) -> str:
     return cut.sampled_end or text.neutral_mark
 
 
-def _guide(
-    text: ModelText, request: PromptRequest, *, starts_in_reasoning: bool
-) -> tuple[GuideKind, str] | None:
+def _guide(text: ModelText, request: PromptRequest, full: str) -> tuple[GuideKind, str] | None:
     if request.demand is None:
         return None
-    guide = demanded_guide(text, request.model, request.demand, starts_in_reasoning=starts_in_reasoning)
+    guide = demanded_guide(text, request.model, request.demand, prompt=full)
     return guide.kind, guide.text
 
 

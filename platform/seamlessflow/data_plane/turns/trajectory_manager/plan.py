@@ -81,6 +81,7 @@ class TurnPlan:
     cause: str | None
     starts_in_reasoning: bool
     guide: tuple[GuideKind, str] | None = None  # of its answers
+    has_one_call: bool = False  # the template cannot render an answer with several calls
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -247,6 +248,7 @@ def _plan(
         cause=cause,
         starts_in_reasoning=prompt.starts_in_reasoning,
         guide=prompt.guide,
+        has_one_call=prompt.has_one_call,
     )
 
 
