@@ -26,6 +26,7 @@ _NAMES: dict[type, str] = {
     dict: "object",
     list: "array",
 }
+_EXACT = 1 << 53  # up to here every integer is a number of its own
 _MAX_REFERENCES = 16  # that refer to one another
 
 
@@ -33,7 +34,7 @@ def typed_value(text: str, schema: Any, root: Mapping[str, Any] | None = None) -
     """Return the value that `text` stands for under a JSON schema; the text itself if it does not fit, or without one.
 
     `root` is the schema of all arguments, in which references are looked up. Example: "3" is 3 under
-    {"type": "integer"} and "3" under {"type": "string"} or {}.
+    {"type": "integer"}, as is "3.0", and "3" under {"type": "string"} or {}.
     """
     types = value_types(schema, root or {})
     if not types:
@@ -44,6 +45,8 @@ def typed_value(text: str, schema: Any, root: Mapping[str, Any] | None = None) -
         value = msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, RecursionError):
         return text
+    if isinstance(value, float) and "integer" in types and "number" not in types:
+        return int(value) if value.is_integer() and abs(value) < _EXACT else text
     accepted = tuple(kind for name in types for kind in _JSON_TYPES.get(name, ()))
     is_boolean_as_number = isinstance(value, bool) and "boolean" not in types
     return value if isinstance(value, accepted) and not is_boolean_as_number else text

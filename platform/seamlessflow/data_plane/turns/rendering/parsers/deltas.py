@@ -1,7 +1,8 @@
 """What a parser returns: deltas of an answer, and the deltas of a whole answer joined.
 
 Invariant of every parser: the joined deltas do not depend on how the text was cut into pieces, and no text is lost
-except the marks of reasoning and calls that were understood, and white space next to them.
+except the marks of reasoning and calls that were understood, and white space next to them; between two texts one side's
+stays.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Tools = Sequence[Any]  # tool definitions in the OpenAI format
+
+
+def tool_names(tools: Tools) -> list[str]:
+    """Return the names of the tools that a request offers."""
+    functions = (tool.get("function") for tool in tools if isinstance(tool, dict))
+    names = (function.get("name") for function in functions if isinstance(function, dict))
+    return [name for name in names if isinstance(name, str)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ from seamlessflow.data_plane.turns.rendering.parsers.verbatim_arguments import (
 
 
 class ParserMaker(Protocol):
-    def __call__(self, *, tools: Tools | None, starts_in_reasoning: bool = False) -> OutputParser: ...
+    def __call__(
+        self, *, tools: Tools | None, starts_in_reasoning: bool = False, has_one_call: bool = False
+    ) -> OutputParser: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,16 @@ def _marked(
 ) -> Family:
     """Describe a family whose calls stand between marks; `others`: marks that may occur inside a call."""
 
-    def parser(*, tools: Tools | None, starts_in_reasoning: bool = False) -> OutputParser:
-        return MarkedCallsParser(syntax, tools=tools, starts_in_reasoning=starts_in_reasoning, think=think)
+    def parser(
+        *, tools: Tools | None, starts_in_reasoning: bool = False, has_one_call: bool = False
+    ) -> OutputParser:
+        return MarkedCallsParser(
+            syntax,
+            tools=tools,
+            starts_in_reasoning=starts_in_reasoning,
+            think=think,
+            has_one_call=has_one_call,
+        )
 
     return Family(
         name,

@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall, Tools
 from seamlessflow.data_plane.turns.rendering.parsers.json_calls import verbatim_arguments
+from seamlessflow.data_plane.turns.rendering.parsers.json_scan import JsonScan
 from seamlessflow.data_plane.turns.rendering.parsers.marks import first_mark, num_held
 
 _OPENINGS = ("<|start|>", "<|channel|>")
@@ -35,12 +36,19 @@ class _State(Enum):
 class HarmonyParser:
     """START → HEADER or OUTSIDE; HEADER → the state of the message's kind → OUTSIDE → HEADER."""
 
-    def __init__(self, *, tools: Tools | None, starts_in_reasoning: bool = False) -> None:
+    def __init__(
+        self, *, tools: Tools | None, starts_in_reasoning: bool = False, has_one_call: bool = False
+    ) -> None:
+        """`has_one_call`: every call ends with a mark, so the first one needs no other reading."""
         self._has_tools = tools is not None
         self._state = _State.REASONING if starts_in_reasoning else _State.START
         self._held = ""
         self._header = ""  # the header so far, marks included
         self._num_searched = 0  # characters of the held text that contain no end of the call
+        self._scan = JsonScan()
+        self._first_end: tuple[int, str] | None = (
+            None  # where the call ended if this mark were none of an argument's
+        )
         self._is_raw = False  # the current message is content with its marks
 
     def push(self, text: str) -> list[Delta]:
@@ -52,6 +60,10 @@ class HarmonyParser:
 
     def finish(self) -> list[Delta]:
         deltas: list[Delta] = []
+        while self._state is _State.CALL and self._first_end is not None:
+            self._end_call(*self._first_end, deltas)
+            while self._step(deltas):
+                pass
         if self._state in (_State.HEADER, _State.CALL):
             self._held, self._header, self._state = self._header + self._held, "", _State.OUTSIDE
         self._emit(self._held, deltas)
@@ -91,6 +103,7 @@ class HarmonyParser:
         name = _function_name(self._header)
         if mark == _MESSAGE and name and self._has_tools:
             self._state, self._num_searched = _State.CALL, 0
+            self._scan, self._first_end = JsonScan(), None
             return True
         if mark == _MESSAGE and (kind := _kind(self._header)) is not None:
             self._state = kind
@@ -103,17 +116,25 @@ class HarmonyParser:
     def _step_call(self, deltas: list[Delta]) -> bool:
         at, mark = first_mark(self._held, (*_OPENINGS, *_ENDS), self._num_searched)
         if not mark:
-            self._num_searched = max(0, len(self._held) - _MARK_CHARS)
+            self._num_searched = max(self._num_searched, len(self._held) - _MARK_CHARS)
             return False
+        if self._scan.is_inside(self._held[:at]):
+            self._first_end = self._first_end or (at, mark)
+            self._num_searched = at + len(mark)
+            return True
+        is_whole = verbatim_arguments(self._held[:at]) is not None
+        self._end_call(*((at, mark) if is_whole else self._first_end or (at, mark)), deltas)
+        return True
+
+    def _end_call(self, at: int, mark: str, deltas: list[Delta]) -> None:
         end = at + len(mark) if mark in _ENDS else at
         arguments = verbatim_arguments(self._held[:at])
         if arguments is None:
-            deltas.append(Delta(content=self._header + self._held[:end]))
+            self._emit(self._header + self._held[:end], deltas)
         else:
             deltas.append(Delta(tool_call=ToolCall(_function_name(self._header), arguments)))
         self._held, self._header = self._held[end:], ""
         self._state = _State.OUTSIDE if mark in _ENDS else _State.HEADER
-        return True
 
     def _step_text(self, deltas: list[Delta]) -> bool:
         is_outside = self._state is _State.OUTSIDE

@@ -4,41 +4,54 @@ Hermes: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Llama 3: the
 several of them separated by semicolons, and may begin with `<|python_tag|>`.
 """
 
-from collections.abc import Sequence
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 import msgspec
 
-from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools, tool_names
 from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax
 
 _decode_first = JSONDecoder().raw_decode
 
 
-def call_of(value: Any, *, fields: Sequence[str] = ("arguments",)) -> ToolCall | None:
-    """Return the call that a JSON object describes; None if it describes none. `fields`: where arguments may be."""
+_ARGUMENTS = ("arguments", "parameters")
+_OF_CALLS = frozenset({"name", "id", "type"})
+
+
+def call_of(value: Any, tools: Tools) -> ToolCall | None:
+    """Return the call that a JSON object describes; None if it describes none.
+
+    Without arguments it is one only if it names an offered tool, and says nothing else.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    arguments: Any = next((value[field] for field in fields if field in value), {})
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    field = next((name for name in _ARGUMENTS if name in value), None)
+    if field is None and not (value.keys() <= _OF_CALLS and value["name"] in tool_names(tools)):
+        return None
+    arguments = None if field is None else value[field]
+    written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    text = verbatim_arguments(written)
     identifier = value.get("id")
-    return ToolCall(value["name"], text, identifier if isinstance(identifier, str) else "")
+    is_known = isinstance(identifier, str)
+    return None if text is None else ToolCall(value["name"], text, identifier if is_known else "")
 
 
 def verbatim_arguments(text: str) -> str | None:
-    """Return arguments as the model wrote them; "{}" if there are none, and None if they are no JSON object."""
+    """Return arguments as the model wrote them; "{}" if there are none or null, and None if they are no JSON object."""
     shown = text.strip()
     try:
         value = msgspec.json.decode(shown or "{}")
     except (msgspec.DecodeError, RecursionError):
         return None
+    if value is None:
+        return "{}"
     return shown or "{}" if isinstance(value, dict) else None
 
 
 def _hermes_calls(body: str, tools: Tools) -> list[ToolCall] | None:
     try:
-        call = call_of(msgspec.json.decode(body.strip()))
+        call = call_of(msgspec.json.decode(body.strip()), tools)
     except (msgspec.DecodeError, RecursionError):
         return None
     return None if call is None else [call]
@@ -52,7 +65,7 @@ def _llama_calls(body: str, tools: Tools) -> list[ToolCall] | None:
             value, end = _decode_first(rest)
         except (JSONDecodeError, RecursionError):
             return None
-        call = call_of(value, fields=("parameters", "arguments"))
+        call = call_of(value, tools)
         if call is None:
             return None
         calls.append(call)

@@ -2,76 +2,77 @@
 
 Qwen: `<tool_call><function=f><parameter=key>value</parameter></function></tool_call>`. GLM: `<tool_call>f`, then
 `<arg_key>key</arg_key><arg_value>value</arg_value>` for each argument, then `</tool_call>`. Values are plain text; the
-tool's schema says which of them are numbers, booleans or structures.
+tool's schema says which of them are numbers, booleans or structures. `tagged_text` finds the tags.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from seamlessflow.core.guidance.tagged_values import resolved, typed_value
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
-from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax
-
-_FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>(.*?)</function>\s*", re.DOTALL)
-_PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>(.*?)</parameter>(?=\s*(?:<parameter=|\Z))\s*", re.DOTALL)
-_GLM_NAME = re.compile(r"\s*([^\s<>]+)\s*")
-_GLM_ARGUMENT = re.compile(
-    r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|\Z))\s*", re.DOTALL
+from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax, Reader
+from seamlessflow.data_plane.turns.rendering.parsers.tagged_text import (
+    MAX_ENDS,
+    Pairs,
+    functions,
+    loose_pairs,
+    strict_pairs,
+    tags,
 )
 
-
-def _qwen_calls(body: str, tools: Tools) -> list[ToolCall] | None:
-    calls: list[ToolCall] = []
-    for function in _consecutive(_FUNCTION, body):
-        if function is None:
-            return None
-        name, inside = function
-        arguments = _arguments(_consecutive(_PARAMETER, inside), name, tools, has_line_breaks=True)
-        if arguments is None:
-            return None
-        calls.append(ToolCall(name, arguments))
-    return calls
+_HEAD = re.compile(r"\s*<function=([^<>\n]+)>")
+_TAIL = re.compile(r"</function>(?=\s*(?:<function=|\Z))\s*")
+_QWEN = tags(r"<parameter=([^<>\n]+)>", "</parameter>")
+_GLM_NAME = re.compile(r"\s*([^\s<>]+)\s*")
+_GLM = tags(r"<arg_key>([^<>]*)</arg_key>\s*<arg_value>", "</arg_value>")
 
 
-def _glm_calls(body: str, tools: Tools) -> list[ToolCall] | None:
+class _TagScan:
+    """Follows a call whose arguments are tagged: a mark may be text as long as the call cannot be read."""
+
+    def __init__(self, head: re.Pattern[str], read: Reader) -> None:
+        self._head, self._read = head, read
+        self._num_ends = 0
+
+    def is_inside(self, body: str) -> bool:
+        self._num_ends += 1
+        is_call = self._head.match(body) is not None and self._num_ends <= MAX_ENDS
+        return is_call and self._read(body, ()) is None
+
+    def end(self, body: str) -> int | None:
+        return None
+
+
+def _qwen_calls(body: str, tools: Tools, *, is_strict: bool = True) -> list[ToolCall] | None:
+    if not body.rstrip().endswith("</function>"):
+        return None
+    found = functions(body, _HEAD, _TAIL, _QWEN, is_strict=is_strict)
+    if found is None:
+        return None
+    # The template puts each value on lines of its own.
+    return [ToolCall(name, _arguments(_without_line_breaks(pairs), name, tools)) for name, pairs in found]
+
+
+def _glm_calls(body: str, tools: Tools, *, is_strict: bool = True) -> list[ToolCall] | None:
     head = _GLM_NAME.match(body)
     if head is None:
         return None
     name = head.group(1)
-    arguments = _arguments(
-        _consecutive(_GLM_ARGUMENT, body[head.end() :]), name, tools, has_line_breaks=False
-    )
-    return None if arguments is None else [ToolCall(name, arguments)]
+    pairs = (strict_pairs if is_strict else loose_pairs)(body[head.end() :], _GLM)
+    return None if pairs is None else [ToolCall(name, _arguments(pairs, name, tools))]
 
 
-def _consecutive(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, str] | None]:
-    """Yield (name, text) of each match; None at text that does not match."""
-    at, end = 0, len(text.rstrip())
-    while at < end:
-        match = pattern.match(text, at)
-        if match is None:
-            yield None
-            return
-        yield match.group(1).strip(), match.group(2)
-        at = match.end()
+def _without_line_breaks(pairs: Pairs) -> Pairs:
+    return [(name, value.removeprefix("\n").removesuffix("\n")) for name, value in pairs]
 
 
-def _arguments(
-    pairs: Iterable[tuple[str, str] | None], name: str, tools: Tools, *, has_line_breaks: bool
-) -> str | None:
+def _arguments(pairs: Pairs, name: str, tools: Tools) -> str:
     root = _parameters(name, tools)
     schemas = _properties(root)
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        if pair is None:
-            return None
-        key, text = pair
-        if has_line_breaks:  # the template puts each value on lines of its own
-            text = text.removeprefix("\n").removesuffix("\n")
-        values[key] = typed_value(text, schemas.get(key), root)
+    values = {key: typed_value(text, schemas.get(key), root) for key, text in pairs}
     return msgspec.json.encode(values).decode()
 
 
@@ -91,5 +92,19 @@ def _properties(parameters: dict[str, Any]) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-QWEN_XML = CallSyntax(opening="<tool_call>", closing="</tool_call>", read=_qwen_calls)
-GLM = CallSyntax(opening="<tool_call>", closing="</tool_call>", read=_glm_calls)
+QWEN_XML = CallSyntax(
+    opening="<tool_call>",
+    closing="</tool_call>",
+    read=_qwen_calls,
+    scan=partial(_TagScan, _HEAD, _qwen_calls),
+    read_loosely=partial(_qwen_calls, is_strict=False),
+    named="<function={}>",
+    begins=("<parameter=", "</function>"),
+)
+GLM = CallSyntax(
+    opening="<tool_call>",
+    closing="</tool_call>",
+    read=_glm_calls,
+    scan=partial(_TagScan, re.compile(r"\s*[^\s<>]+\s*<arg_key>"), _glm_calls),
+    read_loosely=partial(_glm_calls, is_strict=False),
+)

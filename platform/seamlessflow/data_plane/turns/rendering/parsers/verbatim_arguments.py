@@ -43,15 +43,15 @@ def _reader(pattern: re.Pattern[str]) -> Callable[[str, Tools], list[ToolCall] |
 
 def _mistral_calls(body: str, tools: Tools) -> list[ToolCall] | None:
     """Return the call of a header with arguments, or the calls of a JSON array or object."""
-    return _read_mistral(body, tools) or _mistral_array(body)
+    return _read_mistral(body, tools) or _mistral_array(body, tools)
 
 
-def _mistral_array(body: str) -> list[ToolCall] | None:
+def _mistral_array(body: str, tools: Tools) -> list[ToolCall] | None:
     try:
         values = msgspec.json.decode(body.strip())
     except (msgspec.DecodeError, RecursionError):
         return None
-    calls = [call_of(value) for value in (values if isinstance(values, list) else [values])]
+    calls = [call_of(value, tools) for value in (values if isinstance(values, list) else [values])]
     known = [call for call in calls if call is not None]
     return known if len(known) == len(calls) else None
 
