@@ -33,4 +33,5 @@ class TurnRequest(Generic[Options]):
     num_top: int = 0  # likeliest tokens to report with each sampled one
     stream_type: bytes = EVENT_STREAM
     completed: Callable[[RecordedTurns], Conversation] | None = None
+    has_one_call: bool = False  # an answer may have at most one call
     reshaping: Mapping[str, Any] = field(default_factory=dict)  # penalties and biases, which are not trained

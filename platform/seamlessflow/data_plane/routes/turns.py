@@ -230,7 +230,8 @@ class TurnRoute:
             await self._answer_stream(turn, request, reply, send, is_recorded=is_recorded)
             return
         # A group that somebody watches shows its answers while they grow.
-        is_streamed = bool(request.stop) or self._watched.is_watched(turn.session.group_id)
+        has_one_call = request.has_one_call or turn.plan.has_one_call
+        is_streamed = bool(request.stop) or has_one_call or self._watched.is_watched(turn.session.group_id)
         await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
         await self._commit(turn, is_recorded=is_recorded)
         waited = waited_header(turn.wait, self._clock())
@@ -319,6 +320,7 @@ def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan
         tools=None if isinstance(conversation, RawPrompt) else conversation.tools,
         starts_in_reasoning=plan.starts_in_reasoning,
         is_plain=isinstance(conversation, RawPrompt),
+        has_one_call=plan.has_one_call or request.has_one_call,
     )
 
 

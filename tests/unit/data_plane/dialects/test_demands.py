@@ -67,7 +67,7 @@ def test_single_calls_are_demanded_where_calls_are_guided() -> None:
     one = chat(tools=PLAIN, tool_choice="required", parallel_tool_calls=False)
     assert (one.demand, one.ignored) == (Demand("tool_choice", tools=[ADD, NOW], is_parallel=False), ())
     free = chat(tools=PLAIN, parallel_tool_calls=False)
-    assert (free.demand, free.ignored) == (None, ("parallel_tool_calls",))
+    assert (free.demand, free.has_one_call, free.ignored) == (None, True, ())
 
 
 @pytest.mark.parametrize(

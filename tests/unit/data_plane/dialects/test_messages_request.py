@@ -95,7 +95,7 @@ def test_fields_without_effect_are_named() -> None:
         top_k=5,
     )
 
-    assert request.ignored == ("metadata", "thinking.budget_tokens", "tool_choice.disable_parallel_tool_use")
+    assert request.ignored == ("metadata", "thinking.budget_tokens")
     assert request.flags == {"overridden": {"temperature": 0.2, "top_k": 5}}
     assert request.options.has_thinking
 
@@ -153,3 +153,13 @@ def test_a_failed_result_says_so_to_the_policy() -> None:
     fine = chat_messages([{"role": "user", "content": [{**block, "is_error": False}]}])
 
     assert [message["content"] for message in (*failed, *fine)] == ["Error: no such file", "no such file"]
+
+
+def test_a_request_for_one_call_at_a_time_is_kept() -> None:
+    tools = [{"name": "now", "input_schema": {"type": "object"}}]
+    for choice, has_one_call in (
+        ({"type": "auto", "disable_parallel_tool_use": True}, True),
+        ({"type": "auto"}, False),
+    ):
+        request = parsed(tools=tools, tool_choice=choice)
+        assert (request.has_one_call, request.ignored) == (has_one_call, ())

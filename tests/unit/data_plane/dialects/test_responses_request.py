@@ -141,7 +141,6 @@ def test_fields_without_effect_are_named() -> None:
     assert request.ignored == (
         "user",
         "include.file_search_call.results",
-        "parallel_tool_calls",
         "truncation",
         "reasoning.effort",
         "text.verbosity",
@@ -186,3 +185,10 @@ def test_logprobs_are_asked_for_by_inclusion_or_number() -> None:
     asked = [parsed(), parsed(include=["message.output_text.logprobs"]), parsed(top_logprobs=3)]
     assert [(one.options.has_logprobs, one.num_top) for one in asked] == [(False, 0), (True, 0), (True, 3)]
     assert [one.ignored for one in asked] == [()] * 3
+
+
+def test_a_request_for_one_call_at_a_time_is_kept() -> None:
+    tools = [{"type": "function", "name": "now", "parameters": {"type": "object"}}]
+    for is_parallel in (False, True):
+        request = parsed(tools=tools, parallel_tool_calls=is_parallel)
+        assert (request.has_one_call, request.ignored) == (not is_parallel, ())

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.dialects.answers import answers_joined
@@ -83,10 +82,11 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
         flags=({} if body.seed is None else {"seed": body.seed})
         | overridden_flags(body, temperature)
         | marker_flags(markers),
-        ignored=(*ignored, *_without_effect(body, demand), *(f"messages.{name}" for name in markers)),
+        ignored=(*ignored, *(f"messages.{name}" for name in markers)),
         options=_options(body),
         demand=demand,
         num_top=_num_top_logprobs(body),
+        has_one_call=bool(tools) and body.parallel_tool_calls is False,
         reshaping=reshaping(body),
     )
 
@@ -155,11 +155,6 @@ def _tool_choice(body: ChatBody) -> ToolChoice:
             param="tool_choice",
         )
     return ToolChoice("tool_choice", is_forced=True, name=name)
-
-
-def _without_effect(body: ChatBody, demand: Demand | None) -> tuple[str, ...]:
-    is_guided = demand is not None and bool(demand.tools)
-    return ("parallel_tool_calls",) if body.parallel_tool_calls is False and not is_guided else ()
 
 
 def _max_tokens(body: ChatBody) -> int | None:

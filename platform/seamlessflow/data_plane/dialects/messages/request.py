@@ -73,9 +73,10 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
         max_tokens=tokens_limit("max_tokens", body.max_tokens),
         is_streamed=bool(body.stream),
         flags=flags,
-        ignored=(*unknown_fields(raw, MessagesBody, _NESTED), *_without_effect(body, markers, demand)),
+        ignored=(*unknown_fields(raw, MessagesBody, _NESTED), *_without_effect(body, markers)),
         options=_options(body),
         demand=demand,
+        has_one_call=bool(conversation.tools) and not _tool_choice(body.tool_choice).is_parallel,
     )
 
 
@@ -83,8 +84,8 @@ def tokens_request_parse(raw: bytes) -> tuple[Conversation, tuple[str, ...]]:
     """Parse the body of a token count; return its conversation and its ignored fields. Raises ApiError (400)."""
     body = body_read(_decode_tokens, raw, kind="token count")
     conversation, markers = _conversation(body)
-    demand = _demand(body, conversation.tools)
-    return conversation, (*unknown_fields(raw, TokensBody, _NESTED), *_without_effect(body, markers, demand))
+    _demand(body, conversation.tools)  # what a message refuses is refused here too
+    return conversation, (*unknown_fields(raw, TokensBody, _NESTED), *_without_effect(body, markers))
 
 
 def _conversation(body: TokensBody) -> tuple[Conversation, Sequence[str]]:
@@ -189,14 +190,11 @@ def _has_cache_control(content: Any) -> bool:
     )
 
 
-def _without_effect(body: TokensBody, markers: Sequence[str], demand: Demand | None) -> list[str]:
+def _without_effect(body: TokensBody, markers: Sequence[str]) -> list[str]:
     """Return the known fields that were asked for in vain."""
     names = [f"system.{name}" for name in markers]
     if body.thinking is not None and body.thinking.budget_tokens is not None:
         names.append("thinking.budget_tokens")
-    is_guided = demand is not None and bool(demand.tools)
-    if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use and not is_guided:
-        names.append("tool_choice.disable_parallel_tool_use")
     if body.output_config is not None and body.output_config.effort is not None:
         names.append("output_config.effort")
     return names

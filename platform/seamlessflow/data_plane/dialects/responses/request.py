@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.openai_responses import ReasoningConfig, ResponseBody, TextConfig
 from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
@@ -109,7 +108,7 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
         | marker_flags(tuple(dict.fromkeys((*markers, *item_markers)))),
         ignored=(
             *unknown_fields(raw, ResponseBody, _NESTED),
-            *_without_effect(body, markers, demand),
+            *_without_effect(body, markers),
             *tools.ignored,
             *(f"input.{name}" for name in item_markers),
         ),
@@ -117,6 +116,7 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
         demand=demand,
         num_top=options.num_top,
         completed=completed if has_names else None,
+        has_one_call=bool(callable_tools) and body.parallel_tool_calls is False,
     )
 
 
@@ -177,14 +177,12 @@ def _options(body: ResponseBody, tools: OfferedTools, temperature: float) -> Res
     )
 
 
-def _without_effect(body: ResponseBody, markers: Sequence[str], demand: Demand | None) -> Iterator[str]:
+def _without_effect(body: ResponseBody, markers: Sequence[str]) -> Iterator[str]:
     """Yield the known fields that were asked for in vain."""
     yield from (f"instructions.{name}" for name in markers)
     yield from (
         f"include.{name}" for name in body.include or () if name not in (ENCRYPTED_REASONING, LOGPROBS)
     )
-    if body.parallel_tool_calls is False and (demand is None or not demand.tools):
-        yield "parallel_tool_calls"
     if body.truncation == "auto":
         yield "truncation"
     for name, config in (("reasoning", body.reasoning), ("text", body.text)):

@@ -29,28 +29,35 @@ class AnswerText:
         tools: Tools | None,
         starts_in_reasoning: bool,
         is_plain: bool = False,
+        has_one_call: bool = False,
     ) -> None:
         """Parse the text of one answer.
 
         `tools`: the tools of the request; None: tool calls are not looked for. `is_plain`: the text is not parsed, and
-        all of it is content.
+        all of it is content. `has_one_call`: the first call ends the answer, as a stop string does.
         """
         self._text = text
         self._asked = (tools, starts_in_reasoning, is_plain)
+        self._has_one_call = has_one_call
         self._stop = tuple(stop)
         self._num_held = max((len(s) for s in self._stop), default=1) - 1
         self._detokenizer = Detokenizer(text)
         self._parser = (
             PlainParser()
             if is_plain
-            else text.family.parser(tools=tools, starts_in_reasoning=starts_in_reasoning)
+            else text.family.parser(
+                tools=tools, starts_in_reasoning=starts_in_reasoning, has_one_call=has_one_call
+            )
         )
         self._pending = ""  # text that may be the beginning of a stop string
         self._num_tokens = 0
-        self._ids = bytearray()  # kept only to find the token that completes a stop string
+        self._ids = bytearray()  # kept only to find the token that completes a stop string or the only call
         self.num_kept_tokens: int | None = None
         self.stopped_by: str | None = None  # the stop string that was met
         self.parsed = ParsedOutput()
+        self.is_asked_again = (
+            False  # it gets one token after another, to find the one that completes the call
+        )
 
     @property
     def family(self) -> Family:
@@ -69,6 +76,7 @@ class AnswerText:
             tools=tools,
             starts_in_reasoning=starts_in_reasoning,
             is_plain=is_plain,
+            has_one_call=self._has_one_call,
         )
 
     def num_reasoning_tokens(self, token_ids: bytes) -> int:
@@ -89,22 +97,24 @@ class AnswerText:
         return self.num_kept_tokens is not None
 
     def push(self, token_ids: bytes) -> list[Delta]:
-        """Return the deltas that these tokens complete; none after a stop string."""
+        """Return the deltas that these tokens complete; none after a stop string or the only call."""
         if self.is_stopped():
             return []
         ids = np.frombuffer(token_ids, dtype="<i4").tolist()
         self._num_tokens += len(ids)
-        if self._stop:
+        if self._stop or self._has_one_call:
             self._ids += token_ids
         return self._take(self._detokenizer.push(ids))
 
     def finish(self) -> list[Delta]:
         """Return the deltas that were held back; after a stop string, only those that the parser held back."""
+        if self._is_called:
+            return []
         deltas = [] if self.is_stopped() else self._take(self._detokenizer.flush())
         if not self.is_stopped():
             deltas += self._parse(self._pending)
             self._pending = ""
-        rest = self._parser.finish()
+        rest = self._up_to_call(self._parser.finish())
         self._collect(rest)
         return deltas + rest
 
@@ -121,9 +131,36 @@ class AnswerText:
         return self._parse(shown)
 
     def _parse(self, shown: str) -> list[Delta]:
-        deltas = self._parser.push(shown) if shown else []
+        deltas = self._up_to_call(self._parser.push(shown) if shown else [])
         self._collect(deltas)
+        if self._is_called and self.num_kept_tokens is None:
+            self.num_kept_tokens = self._calling_token()
         return deltas
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether the only call has come."""
+        return self._has_one_call and bool(self.parsed.tool_calls)
+
+    def _up_to_call(self, deltas: list[Delta]) -> list[Delta]:
+        """Leave out what follows the only call."""
+        if not self._has_one_call:
+            return deltas
+        at = next((at for at, delta in enumerate(deltas) if delta.tool_call is not None), len(deltas))
+        return deltas[: at + 1]
+
+    def _calling_token(self) -> int:
+        """Return how many tokens it takes to complete the first call."""
+        num_tokens = len(self._ids) // TOKEN_BYTES
+        if self.is_asked_again:
+            return num_tokens
+        again = self.again()
+        again.is_asked_again = True
+        for number in range(num_tokens):
+            again.push(bytes(self._ids[number * TOKEN_BYTES : (number + 1) * TOKEN_BYTES]))
+            if again._is_called:
+                return number + 1
+        return num_tokens
 
     def _collect(self, deltas: list[Delta]) -> None:
         for delta in deltas:
