@@ -17,7 +17,7 @@ MAX_GUIDE_BYTES = 64 * 1024
 MAX_CHOICES = 1024
 # llguidance skips blanks without a bound unless all are forbidden. One blank may follow a comma or a colon, as chat
 # templates write JSON; a weak policy would otherwise fill its whole answer with blanks.
-JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+JSON_FORM: Any = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
 
 
 class InvalidGuideError(ValueError):

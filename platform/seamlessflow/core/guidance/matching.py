@@ -153,7 +153,7 @@ def num_tokens_of(tokenizer_json: str) -> int:
 def _grammar(guide: Guide) -> str:
     match guide.kind:
         case GuideKind.JSON:
-            return llguidance.LLMatcher.grammar_from_json_schema(guide.text, overrides=dict(JSON_FORM))
+            return llguidance.LLMatcher.grammar_from_json_schema(guide.text, overrides=JSON_FORM)
         case GuideKind.REGEX:
             return llguidance.LLMatcher.grammar_from_regex(guide.text)
         case GuideKind.GRAMMAR:

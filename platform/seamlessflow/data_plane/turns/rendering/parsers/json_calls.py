@@ -33,8 +33,8 @@ def call_of(value: Any, tools: Tools) -> ToolCall | None:
     written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
     text = verbatim_arguments(written)
     identifier = value.get("id")
-    is_known = isinstance(identifier, str)
-    return None if text is None else ToolCall(value["name"], text, identifier if is_known else "")
+    call_id = identifier if isinstance(identifier, str) else ""
+    return None if text is None else ToolCall(value["name"], text, call_id)
 
 
 def verbatim_arguments(text: str) -> str | None:
