@@ -4,6 +4,8 @@ A field that would change the sampling distribution is either overridden by the 
 turn, or refused by name. Fields that the gateway does not know are listed as ignored. None is dropped silently.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -34,6 +36,7 @@ PENALTIES = {
 }
 PENALTY_RANGES = {name: (low, high) for name, (low, high, _) in PENALTIES.items()}
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 
@@ -43,11 +46,37 @@ def body_read(read: Callable[[bytes], Body], raw: bytes, *, kind: str) -> Body:
     try:
         return read(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if (field := _half_pair(raw)) is not None:
+            raise bad_request(
+                f"{field} contains half of a surrogate pair, which no text does.", param=field
+            ) from error
         raise bad_request(
             f"The request body is not a valid {kind}: {error}.", param=param_of(str(error))
         ) from error
     except RecursionError as error:
         raise bad_request("The request body is nested too deeply.") from error
+
+
+def _half_pair(raw: bytes) -> str | None:
+    """Return the field of a body in which half of a surrogate pair is written; None if there is none."""
+    if not _SURROGATE.search(raw):
+        return None
+    try:
+        return _field_of_half(json.loads(raw), "")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _field_of_half(value: Any, field: str) -> str | None:
+    if isinstance(value, str):
+        return field if any("\ud800" <= char <= "\udfff" for char in value) else None
+    if isinstance(value, dict):
+        inner = [(f"{field}.{name}".lstrip("."), entry) for name, entry in value.items()]
+    else:
+        inner = [
+            (f"{field}[{at}]", entry) for at, entry in enumerate(value if isinstance(value, list) else ())
+        ]
+    return next(filter(None, (_field_of_half(entry, name) for name, entry in inner)), None)
 
 
 def unknown_fields(

@@ -1,17 +1,29 @@
 """The logprobs of an answer's tokens, and the likeliest tokens in each place, for the dialects that show them."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from seamlessflow.core.protocol.openai_chat import TokenLogprob, TopLogprob
+from seamlessflow.data_plane.turns.rendering.token_bytes import token_bytes
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 NO_TOKEN = -1  # an engine's word for a place where fewer tokens were possible
 
 
-def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[tuple[str, float]]]:
-    """Yield for each token from number `start` on the likeliest ones in its place as (text, logprob).
+class Piece(NamedTuple):
+    """One token: its text, and its bytes, which may be a part of a character."""
+
+    token_id: int
+    text: str
+    raw: bytes
+    logprob: float
+
+
+def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[Piece]]:
+    """Yield for each token from number `start` on the likeliest ones in its place.
 
     A recorded answer, sent again to a retry, has only its own tokens.
     """
@@ -26,29 +38,35 @@ def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[tuple[str
     )
     for row, logprobs in zip(ids, values, strict=True):
         is_known = row != NO_TOKEN
-        texts = tokenizer.decode_batch(
-            [[token] for token in row[is_known].tolist()], skip_special_tokens=False
-        )
-        yield list(zip(texts, logprobs[is_known].tolist(), strict=True))
+        yield pieces(tokenizer, row[is_known].tolist(), logprobs[is_known].tolist())
+
+
+def pieces(tokenizer: Tokenizer, ids: list[int], logprobs: list[float]) -> list[Piece]:
+    texts = tokenizer.decode_batch([[token] for token in ids], skip_special_tokens=False)
+    return [
+        Piece(token, text, token_bytes(tokenizer, token, text), logprob)
+        for token, text, logprob in zip(ids, texts, logprobs, strict=True)
+    ]
 
 
 def token_logprobs(turn: Turn, choice: Choice, start: int) -> list[TokenLogprob]:
     """Return the logprobs of an answer's tokens from number `start` on, with the likeliest ones that were asked for."""
     ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
     values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
-    tokens = turn.session.job.text.tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
     has_top = bool(choice.progress.asked.num_top)
     tops = likeliest(turn, choice, start) if has_top else ([] for _ in ids)
     return [
         TokenLogprob(
-            token=token,
-            logprob=value,
-            bytes=list(token.encode()),
-            top_logprobs=[_top(*one) for one in likeliest_here],
+            token=piece.text,
+            logprob=piece.logprob,
+            bytes=list(piece.raw),
+            top_logprobs=[_top(one) for one in likeliest_here],
         )
-        for token, value, likeliest_here in zip(tokens, values, tops, strict=True)
+        for piece, likeliest_here in zip(
+            pieces(turn.session.job.text.tokenizer, ids, values), tops, strict=True
+        )
     ]
 
 
-def _top(token: str, logprob: float) -> TopLogprob:
-    return TopLogprob(token=token, logprob=logprob, bytes=list(token.encode()))
+def _top(piece: Piece) -> TopLogprob:
+    return TopLogprob(token=piece.text, logprob=piece.logprob, bytes=list(piece.raw))

@@ -10,13 +10,14 @@ from hypothesis import given
 from seamlessflow.core.trajectory.flatten import flatten
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
-from seamlessflow.data_plane.dialects.completions.reply import CompletionReply
+from seamlessflow.data_plane.dialects.completions.reply import CompletionReply, _by_name
 from seamlessflow.data_plane.dialects.completions.request import (
     DEFAULT_MAX_TOKENS,
     CompletionOptions,
     CompletionRequest,
     completion_request_parse,
 )
+from seamlessflow.data_plane.dialects.likeliest import Piece
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan, raw_plan
 from tests.fixtures.answered_turns import CREATED_S, answer_stream, tiny_model_text, turn_make
@@ -182,3 +183,14 @@ def test_marks_of_reasoning_and_tools_stay_in_the_text() -> None:
 
     assert tiny_model_text() is turn.session.job.text
     assert turn.choices[0].message()["content"] == "<think>a</think><tool_call>"
+
+
+def test_likely_tokens_of_equal_text_are_told_apart() -> None:
+    lead, tail = Piece(1, "\ufffd", b"\xf0", -1.0), Piece(2, "\ufffd", b"\x9f", -2.0)
+    same, other = Piece(3, "a", b"a", -3.0), Piece(4, "a", b"a", -4.0)
+    assert _by_name([lead, tail, same, other]) == {
+        "bytes:\\xf0": -1.0,
+        "bytes:\\x9f": -2.0,
+        "a": -3.0,
+        "token_id:4": -4.0,
+    }

@@ -136,3 +136,10 @@ def test_what_cannot_be_demanded_is_refused_by_field(fields: dict[str, Any], par
     with pytest.raises(ApiError) as refused:
         chat(**fields)
     assert (refused.value.status, refused.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("half", ["a\\ud800b", "\\udfff"])
+def test_half_of_a_surrogate_pair_is_named_with_its_field(half: str) -> None:
+    raw = b'{"model": "m", "messages": [{"role": "user", "content": "' + half.encode() + b'"}]}'
+    with pytest.raises(ApiError, match=r"messages\[0\]\.content contains half of a surrogate pair"):
+        chat_request_parse(raw, temperature=1.0)

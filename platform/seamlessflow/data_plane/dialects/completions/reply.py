@@ -14,7 +14,7 @@ from seamlessflow.core.protocol.openai_completions import (
 )
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
-from seamlessflow.data_plane.dialects.likeliest import likeliest
+from seamlessflow.data_plane.dialects.likeliest import Piece, likeliest, pieces
 from seamlessflow.data_plane.dialects.usage import turn_usage
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
@@ -83,16 +83,32 @@ class CompletionReply:
         start = self._num_logprobs[choice.index]
         ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
         values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
-        tokenizer = self._turn.session.job.text.tokenizer
-        tokens = tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
-        offsets = np.cumsum([self._num_chars[choice.index], *map(len, tokens)]).tolist()
+        found = pieces(self._turn.session.job.text.tokenizer, ids, values)
+        lengths = (len(piece.text) for piece in found)
+        offsets = np.cumsum([self._num_chars[choice.index], *lengths]).tolist()
         self._num_logprobs[choice.index] += len(ids)
         self._num_chars[choice.index] = offsets[-1]
         has_top = choice.progress.asked.num_top > 0
-        top = [dict(tops) for tops in likeliest(self._turn, choice, start)] if has_top else []
+        top = [_by_name(tops) for tops in likeliest(self._turn, choice, start)] if has_top else []
         return CompletionLogprobs(
-            tokens=tokens,
+            tokens=[_name(piece) for piece in found],
             token_logprobs=values,
             top_logprobs=top,
             text_offset=offsets[:-1],
         )
+
+
+def _name(piece: Piece) -> str:
+    """Return a token's text; one that is a part of a character is named by its bytes, as OpenAI names it."""
+    if piece.raw == piece.text.encode():
+        return piece.text
+    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece.raw)
+
+
+def _by_name(found: Sequence[Piece]) -> dict[str, float]:
+    """Return the logprobs by the tokens' names. A token whose name another one has is named by its number."""
+    named: dict[str, float] = {}
+    for piece in found:
+        name = _name(piece)
+        named[f"token_id:{piece.token_id}" if name in named else name] = piece.logprob
+    return named

@@ -16,6 +16,7 @@ from seamlessflow.data_plane.turns.rendering.parsers.families import Family
 from seamlessflow.data_plane.turns.rendering.parsers.plain import PlainParser
 
 _REPLACEMENT = "\ufffd"
+_MAX_PIECES = 4  # tokens that may be one character: none has more bytes
 
 
 class AnswerText:
@@ -183,7 +184,8 @@ class AnswerText:
 class Detokenizer:
     """Turns ids, in chunks of any size, into text; all pieces, including that of `flush`, form the text of all ids.
 
-    It decodes a sliding window: from the last safe chunk boundary to the newest token.
+    It decodes a sliding window: from the last safe chunk boundary to the newest token. Bytes that are no character
+    after four tokens become replacement characters, so a text of such bytes is neither withheld nor decoded again.
     """
 
     def __init__(self, text: ModelText) -> None:
@@ -196,11 +198,26 @@ class Detokenizer:
         hidden = self._text.hidden_ids
         self._window += [i for i in token_ids if i not in hidden]
         new = self._new_text()
-        if new.endswith(_REPLACEMENT):
-            return ""  # bytes of a character are still missing
+        if new.endswith(_REPLACEMENT):  # bytes of a character are still missing, or never come
+            return self._without_tail() if len(self._window) - self._num_context >= _MAX_PIECES else ""
         self._window = self._window[self._num_context :]
         self._num_context = len(self._window)
         return new
+
+    def _without_tail(self) -> str:
+        """Return the new text up to the tokens that may still begin a character."""
+        whole = self._text.decode(self._window)
+        for num_pieces in range(1, _MAX_PIECES):
+            at = len(self._window) - num_pieces
+            before, tail = self._text.decode(self._window[:at]), self._text.decode(self._window[at:])
+            if tail == _REPLACEMENT and before + tail == whole:
+                break
+        else:
+            at, before = len(self._window), whole
+        known = self._text.decode(self._window[: self._num_context]) if self._num_context else ""
+        begin = max(0, at - _MAX_PIECES)
+        self._window, self._num_context = self._window[begin:], at - begin
+        return before[len(known) :]
 
     def flush(self) -> str:
         """Return the remaining text; broken characters become replacement characters, as when all ids are decoded."""
