@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from seamlessflow.core.algorithms.options import AdvantageNorm
 
 Floats = NDArray[np.float64]
+_ROUNDING = 1e-9
 _STD_FLOOR = 1e-6  # added to the deviation, as in the public GRPO implementations
 
 
@@ -23,7 +24,7 @@ def group_advantages(rewards: Floats, norm: AdvantageNorm) -> Floats:
     a reward is not finite.
     """
     rewards = _finite(rewards)
-    if _is_flat(rewards):
+    if is_flat(rewards):
         return np.zeros_like(rewards)
     centred: Floats = rewards - rewards.mean()
     if norm is AdvantageNorm.MEAN:
@@ -39,7 +40,7 @@ def leave_one_out_advantages(rewards: Floats) -> Floats:
     Rewards 0, 0, 1, 1 give -2/3, -2/3, 2/3, 2/3. Raises ValueError if a reward is not finite.
     """
     rewards = _finite(rewards)
-    if _is_flat(rewards):
+    if is_flat(rewards):
         return np.zeros_like(rewards)
     size = len(rewards)
     result: Floats = (rewards - rewards.mean()) * (size / (size - 1))
@@ -49,7 +50,7 @@ def leave_one_out_advantages(rewards: Floats) -> Floats:
 def batch_normalised(values: Floats) -> Floats:
     """Subtract the mean of values [N] and divide by their deviation (REINFORCE++, arXiv 2501.03262, eq. 10); equal
     values give zeros."""
-    if _is_flat(values):
+    if is_flat(values):
         return np.zeros_like(values)
     result: Floats = (values - values.mean()) / (values.std() + _STD_FLOOR)
     return result
@@ -57,7 +58,7 @@ def batch_normalised(values: Floats) -> Floats:
 
 def weighted_normalised(values: Floats, num_tokens: NDArray[np.int64]) -> Floats:
     """Like `batch_normalised`, but each value counts as often as its session has trained tokens, all [M]."""
-    if _is_flat(values[num_tokens > 0]):
+    if is_flat(values[num_tokens > 0]):
         return np.zeros_like(values)
     mean = np.average(values, weights=num_tokens)
     std = np.sqrt(np.average((values - mean) ** 2, weights=num_tokens))
@@ -78,8 +79,9 @@ def returns_to_go(rewards: Floats, kl: Floats, sessions: NDArray[np.int32], kl_c
     return result
 
 
-def _is_flat(values: Floats) -> bool:
-    return len(values) == 0 or bool((values == values[0]).all())
+def is_flat(values: Floats) -> bool:
+    """Return whether values [N] are equal, up to what sums of floats lose: 0.1 + 0.2 is 0.3."""
+    return len(values) == 0 or bool(np.allclose(values, values[0], rtol=_ROUNDING, atol=_ROUNDING))
 
 
 def _finite(rewards: Floats) -> Floats:

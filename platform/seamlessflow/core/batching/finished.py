@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seamlessflow.core.algorithms.advantage import is_flat
 from seamlessflow.core.training.section import TrainedTrees
 from seamlessflow.core.trajectory.main_tree import main_tree
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
@@ -66,7 +67,7 @@ def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_lim
     rewards = np.array([session.reward for session in sessions])
     lengths = np.array([session.num_sampled_tokens for session in sessions])
     is_whole = np.array([not session.is_truncated for session in sessions])
-    is_flat = [len({session.reward for session in group}) <= 1 for group in groups]
+    is_without_contrast = [is_flat(np.array([session.reward for session in group])) for group in groups]
     metrics = {
         "reward/min": float(rewards.min()),
         "reward/max": float(rewards.max()),
@@ -79,7 +80,7 @@ def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_lim
         "rollout/truncated_fraction": float(np.mean([session.is_truncated for session in sessions])),
         "rollout/timeout_fraction": float(np.mean([session.is_timeout for session in sessions])),
         "rollout/overlong_fraction": float((lengths > overlong_limit).mean()),
-        "rollout/zero_variance_fraction": float(np.mean(is_flat)),
+        "rollout/zero_variance_fraction": float(np.mean(is_without_contrast)),
         "rollout/mixed_version_fraction": float(np.mean([_has_several_versions(one) for one in sessions])),
     }
     if is_whole.any():

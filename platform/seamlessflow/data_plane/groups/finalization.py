@@ -8,6 +8,9 @@ on needs more. After the commit, `GroupNews` counts these groups and wakes the l
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+import numpy as np
+
+from seamlessflow.core.algorithms.advantage import is_flat
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane import metrics
@@ -138,5 +141,7 @@ async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spe
         return None
     contrast = await contrast_read(connection, job_id, group_id)
     max_replaced = sampling.dynamic_limit * spec.rollout.groups_per_batch
-    is_replaced = contrast.lowest == contrast.highest and contrast.num_replaced < max_replaced
+    is_replaced = (
+        is_flat(np.array([contrast.lowest, contrast.highest])) and contrast.num_replaced < max_replaced
+    )
     return contrast.lowest if is_replaced else None

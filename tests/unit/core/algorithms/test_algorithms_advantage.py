@@ -98,3 +98,12 @@ def test_returns_to_go_sum_the_kl_from_a_token_to_the_end_of_its_session() -> No
         np.array([1.0, 2.0]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 0, 0, 1], dtype=np.int32), 2.0
     )
     np.testing.assert_allclose(returns, [1 - 1.2, 1 - 1.0, 1 - 0.6, 2 - 0.8])
+
+
+def test_what_sums_of_floats_lose_is_no_contrast() -> None:
+    rewards = np.array([0.3, 0.1 + 0.2])
+    assert rewards[0] != rewards[1]
+    for norm in AdvantageNorm:
+        assert group_advantages(rewards, norm).tolist() == [0, 0]
+    assert leave_one_out_advantages(rewards).tolist() == [0, 0]
+    assert group_advantages(np.array([0.3, 0.3001]), AdvantageNorm.MEAN).any()
