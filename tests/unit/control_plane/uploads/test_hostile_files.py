@@ -162,7 +162,7 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_deeply_nested_folders_is_refused(tmp_path: Path) -> None:
-    packed(tmp_path / "a.tar.gz", "gz", **{"a/" * 1500 + "b": b""})
+    packed(tmp_path / "a.tar.gz", "gz", tarfile.PAX_FORMAT, **{"a/" * 1500 + "b": b""})
 
     detail, _ = measured(tmp_path, *UNPACK)
 

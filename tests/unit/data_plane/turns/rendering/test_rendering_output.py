@@ -66,6 +66,7 @@ class Counting:
 def test_bytes_without_a_character_are_shown_at_once_and_cost_linear_time(text: ModelText, byte: int) -> None:
     spelled = {value: char for char, value in _byte_level().items()}
     lone = text.tokenizer.token_to_id(spelled[byte])
+    assert lone is not None
     ids = [lone] * 1000 + text.tokenizer.encode("é🙂 end", add_special_tokens=False).ids
     counting = Counting(text)
     detokenizer, shown = Detokenizer(cast(ModelText, counting)), ""
