@@ -9,7 +9,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -80,6 +80,29 @@ LEAVE_TIMEOUT_S = 2.0
 GC_THRESHOLD = 50_000  # a turn's objects die young, and full collections would delay the slowest turns
 
 
+MakeTurnRoute = Callable[[Dialect[Any]], TurnRoute]
+
+
+def _bare_routes(
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner
+) -> dict[str, Route]:
+    """Return the routes below a session's URL, by path."""
+    turns = {dialect.path: turn_route(dialect) for dialect in DIALECTS}
+    return {**turns, COUNT_TOKENS_PATH: CountTokensRoute(registry, bodies, planner)}
+
+
+def _gemini_routes(
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner
+) -> dict[str, Route]:
+    """Return the routes of Google's API, by action."""
+    turns = {action: turn_route(dialect) for action, dialect in GEMINI_DIALECTS.items()}
+    return {
+        **turns,
+        TOKENS: GeminiTokensRoute(registry, bodies, planner),
+        MODELS: GeminiModelsRoute(registry),
+    }
+
+
 class Gateway:
     """Starting → serving → stopping; the ASGI lifespan moves it."""
 
@@ -139,13 +162,8 @@ class Gateway:
         def turn_route(dialect: Dialect[Any]) -> TurnRoute:
             return TurnRoute(dialect, settings, registry, manager, watched, bodies, planner, time.monotonic)
 
-        self._bare: dict[str, Route] = {dialect.path: turn_route(dialect) for dialect in DIALECTS}
-        self._bare[COUNT_TOKENS_PATH] = CountTokensRoute(registry, bodies, planner)
-        self._gemini: dict[str, Route] = {
-            action: turn_route(dialect) for action, dialect in GEMINI_DIALECTS.items()
-        }
-        self._gemini[TOKENS] = GeminiTokensRoute(registry, bodies, planner)
-        self._gemini[MODELS] = GeminiModelsRoute(registry)
+        self._bare = _bare_routes(turn_route, registry, bodies, planner)
+        self._gemini = _gemini_routes(turn_route, registry, bodies, planner)
         self._rest = JsonRoutes(
             settings,
             registry,

@@ -74,7 +74,7 @@ VIOLATIONS: dict[str, tuple[Callable[[History], History], str]] = {
         "alpha gave the fence 1 2 times",
     ),
     "two ends": (
-        lambda h: replace(h, moves=[*h.moves, JobMove("job", "completed", "failed")]),
+        lambda h: replace(h, moves=[*h.moves, JobMove("job", "completed", "cancelled")]),
         "job entered a terminal state 2 times",
     ),
     "no end": (lambda h: replace(h, moves=h.moves[:-1]), "job entered a terminal state 0 times"),

@@ -28,14 +28,12 @@ from seamlessflow.core.protocol.data_plane import (
     SessionOver,
 )
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
-from seamlessflow.core.protocol.google_gemini import (
-    GeminiAnswer,
-    GeminiBody,
-    GeminiErrorBody,
-    GeminiModel,
-    GeminiModels,
-    GeminiTokens,
-    GeminiTokensBody,
+from seamlessflow.core.protocol.gateway_gemini_api import GEMINI_OPERATIONS
+from seamlessflow.core.protocol.gateway_turns_api import (
+    REFUSED_TURN,
+    SESSION_KEY,
+    TURN_PARAMETERS,
+    UNAVAILABLE_TURN,
 )
 from seamlessflow.core.protocol.openai_chat import (
     ChatBody,
@@ -54,7 +52,7 @@ from seamlessflow.core.protocol.openai_responses import (
 )
 from seamlessflow.core.protocol.openapi import PROBLEM, Answer, Contract, Operation, Parameter
 
-API_TOKEN, SESSION_KEY = "apiToken", "sessionKey"
+API_TOKEN = "apiToken"
 SESSION = Parameter(
     "session", "path", "Identifier of the session, `ses_…`: the `session` in the answer that opened it."
 )
@@ -155,28 +153,6 @@ SESSION_CLOSE = Operation(
     parameters=[SESSION],
     answers={204: Answer("The session is closed."), **{k: v for k, v in _GRADING.items() if k != 409}},
 )
-_TURN_PARAMETERS = [
-    Parameter(
-        "Idempotency-Key",
-        "header",
-        "Requests with the same key and body are one turn: a repeated request waits for the one in progress and "
-        "gets the same answer.",
-    ),
-    Parameter(
-        "X-Stainless-Retry-Count",
-        "header",
-        "Set by OpenAI's SDKs. If it is above 0, the request continues the turn that it repeats.",
-    ),
-]
-_REFUSED_TURN = (
-    "The body is invalid, a parameter is not supported (`unsupported_parameter`), the messages are too long "
-    "(`context_length_exceeded`), the session is closed (`session_closed`) or the job is over (`job_over`)."
-)
-_UNAVAILABLE_TURN = (
-    "The gateway or its database is temporarily unavailable, too many turns wait for an engine (`overloaded`), no "
-    "engine took the request in time (`no_engine`; the message says why), or the answer could not be recorded "
-    "(`not_recorded`). Send the request again, after `Retry-After` if it is given."
-)
 CHAT = Operation(
     method="post",
     path="/v1/chat/completions",
@@ -188,14 +164,14 @@ CHAT = Operation(
         "ErrorBody. Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
     security=SESSION_KEY,
-    parameters=_TURN_PARAMETERS,
+    parameters=TURN_PARAMETERS,
     body=ChatBody,
     answers={
         200: Answer("The answer. It has been recorded.", ChatCompletion),
-        400: _chat_refused(_REFUSED_TURN),
+        400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
-        503: _chat_refused(_UNAVAILABLE_TURN),
+        503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
 COMPLETION = Operation(
@@ -209,14 +185,14 @@ COMPLETION = Operation(
         "the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
     security=SESSION_KEY,
-    parameters=_TURN_PARAMETERS,
+    parameters=TURN_PARAMETERS,
     body=CompletionBody,
     answers={
         200: Answer("The answer. It has been recorded.", Completion),
-        400: _chat_refused(_REFUSED_TURN),
+        400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
-        503: _chat_refused(_UNAVAILABLE_TURN),
+        503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
 RESPONSE = Operation(
@@ -232,91 +208,15 @@ RESPONSE = Operation(
         "Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
     security=SESSION_KEY,
-    parameters=_TURN_PARAMETERS,
+    parameters=TURN_PARAMETERS,
     body=ResponseBody,
     answers={
         200: Answer("The answer. It has been recorded.", Response),
-        400: _chat_refused(_REFUSED_TURN),
+        400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         404: _chat_refused("The session keeps no such response or item (`previous_response_not_found`)."),
         413: _chat_refused("The body is too large."),
-        503: _chat_refused(_UNAVAILABLE_TURN),
-    },
-)
-
-
-def _gemini_refused(description: str) -> Answer:
-    return Answer(description, GeminiErrorBody)
-
-
-_GEMINI_MODEL = [Parameter("model", "path", "Any name: the session's job decides which policy answers.")]
-_GEMINI_REFUSED = {
-    400: _gemini_refused(_REFUSED_TURN),
-    401: _gemini_refused("The session's key is unknown."),
-    413: _gemini_refused("The body is too large."),
-    503: _gemini_refused(_UNAVAILABLE_TURN),
-}
-_GEMINI_LOOK = {code: _GEMINI_REFUSED[code] for code in (401, 503)}
-GEMINI = Operation(
-    method="post",
-    path="/v1beta/models/{model}:generateContent",
-    name="gemini_content",
-    summary="Ask the policy for the next answer, as the clients of Google's Gemini API do",
-    description=(
-        "Every answer is recorded and may be trained on. The session's key may come as `x-goog-api-key` or as `key` in "
-        "the query. Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
-    ),
-    security=SESSION_KEY,
-    parameters=[*_GEMINI_MODEL, *_TURN_PARAMETERS],
-    body=GeminiBody,
-    answers={200: Answer("The answer. It has been recorded.", GeminiAnswer), **_GEMINI_REFUSED},
-)
-GEMINI_STREAM = Operation(
-    method="post",
-    path="/v1beta/models/{model}:streamGenerateContent",
-    name="gemini_stream",
-    summary="The same in pieces",
-    description=(
-        "The answer is a list of GeminiAnswers that grows, or with `alt=sse` in the query a stream of events. The last "
-        "piece has the finish reasons and the usage. An error after the first byte comes as a GeminiErrorBody."
-    ),
-    security=SESSION_KEY,
-    parameters=[*_GEMINI_MODEL, *_TURN_PARAMETERS],
-    body=GeminiBody,
-    answers={200: Answer("The pieces.", GeminiAnswer), **_GEMINI_REFUSED},
-)
-GEMINI_TOKENS = Operation(
-    method="post",
-    path="/v1beta/models/{model}:countTokens",
-    name="gemini_tokens",
-    summary="Count the tokens of a conversation, as the clients of Google's Gemini API do",
-    description="Returns how many tokens the prompt of this request would have. Nothing is recorded.",
-    security=SESSION_KEY,
-    parameters=_GEMINI_MODEL,
-    body=GeminiTokensBody,
-    answers={200: Answer("The number of tokens.", GeminiTokens), **_GEMINI_REFUSED},
-)
-GEMINI_MODELS = Operation(
-    method="get",
-    path="/v1beta/models",
-    name="gemini_models",
-    summary="List the model of the session, as the clients of Google's Gemini API do",
-    description="The list holds one model, named after the job.",
-    security=SESSION_KEY,
-    answers={200: Answer("The model.", GeminiModels), **_GEMINI_LOOK},
-)
-GEMINI_MODEL = Operation(
-    method="get",
-    path="/v1beta/models/{model}",
-    name="gemini_model",
-    summary="Look at the model of the session, as the clients of Google's Gemini API do",
-    description="The session's model has the name of its job.",
-    security=SESSION_KEY,
-    parameters=[Parameter("model", "path", "The name of the session's job.")],
-    answers={
-        200: Answer("The model.", GeminiModel),
-        404: _gemini_refused("The session's model has another name."),
-        **_GEMINI_LOOK,
+        503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
 _KEPT = [Parameter("response", "path", "Identifier of a response of this session, `resp_…`.")]
@@ -359,14 +259,14 @@ MESSAGES = Operation(
         "removed, because it changes with every request."
     ),
     security=SESSION_KEY,
-    parameters=_TURN_PARAMETERS,
+    parameters=TURN_PARAMETERS,
     body=MessagesBody,
     answers={
         200: Answer("The answer. It has been recorded.", Message),
-        400: _message_refused(_REFUSED_TURN),
+        400: _message_refused(REFUSED_TURN),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
-        529: _message_refused(_UNAVAILABLE_TURN),
+        529: _message_refused(UNAVAILABLE_TURN),
     },
 )
 COUNT_TOKENS = Operation(
@@ -432,11 +332,7 @@ GATEWAY = Contract(
         RESPONSE_ITEMS,
         MESSAGES,
         COUNT_TOKENS,
-        GEMINI,
-        GEMINI_STREAM,
-        GEMINI_TOKENS,
-        GEMINI_MODELS,
-        GEMINI_MODEL,
+        *GEMINI_OPERATIONS,
         MODELS,
         MODEL,
     ],
