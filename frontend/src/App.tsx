@@ -1,6 +1,6 @@
 // Routes. Each page is a module of its own, loaded when it is first opened.
 import { lazy, Suspense } from "react";
-import { Route, Routes, useLocation } from "react-router";
+import { Navigate, Route, Routes, useLocation } from "react-router";
 import { Layout } from "./features/layout/Layout";
 import { ErrorBoundary } from "./ui/ErrorBoundary";
 import { Loading } from "./ui/Loading";
@@ -19,13 +19,14 @@ const GroupPage = lazy(() => import("./features/groups/GroupPage"));
 const SessionPage = lazy(() => import("./features/sessions/SessionPage"));
 
 export function App() {
-  const { pathname } = useLocation();
+  const { pathname, search } = useLocation();
   return (
     <Layout>
       <ErrorBoundary resetKey={pathname}>
         <Suspense fallback={<Loading />}>
           <Routes>
             <Route path="/" element={<JobsPage />} />
+            <Route path="/jobs" element={<Navigate to={{ pathname: "/", search }} replace />} />
             <Route path="/jobs/new" element={<SubmitPage />} />
             <Route path="/jobs/:jobId/*" element={<JobPage />} />
             <Route path="/groups/:groupId" element={<GroupPage />} />

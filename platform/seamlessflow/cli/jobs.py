@@ -21,6 +21,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.sizing.memory_needs import size_text
 from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.runtime.yaml_documents import yaml_document
 
 TIME_OVER = 4  # exit code
 
@@ -294,7 +295,7 @@ def _follow_to(client: Client, job: dict[str, Any], goals: frozenset[str], verb:
 
 def _spec_read(file: Path) -> dict[str, Any]:
     try:
-        spec = yaml.safe_load(file.read_text(encoding="utf-8"))
+        spec = yaml_document(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CliError(f"{file} is not valid YAML: {_yaml_fault(error)}", exit_code=2) from error
     if not isinstance(spec, dict):

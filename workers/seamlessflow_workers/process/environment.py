@@ -1,7 +1,8 @@
 """The environment of child processes: what they are told, and what is kept from them.
 
 It takes the variables that a child's command adds and the number of its cores, and returns all its variables.
-Invariant: no child gets a secret of the supervisor; only a trainer gets what opens the artifact store.
+Invariants: no child gets a secret of the supervisor; only a trainer gets what opens the artifact store; a program that
+a job brings gets none of the operator's variables but those on a list.
 """
 
 import os
@@ -24,6 +25,17 @@ DEVICE_ENVIRONMENT = {
     "cuda": {"DS_ACCELERATOR": "cuda"},
 }
 EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"  # where agents unpack what one episode needs
+# What a program needs of its host: where things are, its language and zone, its threads, and whom it trusts.
+AGENT_VARIABLES = frozenset(
+    {
+        "HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "SHELL",
+        "TERM", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
+    }
+)  # fmt: skip
+LOCALE_PREFIX = "LC_"
+# Names, separated by commas, that an operator adds to the list: those of a proxy, for example.
+MORE_AGENT_VARIABLES = "SEAMLESSFLOW_AGENT_VARIABLES"
 
 
 def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
@@ -34,6 +46,18 @@ def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, 
         inherited["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
     return {**inherited, **threads, **extra}
+
+
+def agent_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those of our variables that a program of a job may have."""
+    added = {name.strip() for name in environ.get(MORE_AGENT_VARIABLES, "").split(",")} - set(
+        SECRET_VARIABLES
+    )
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in AGENT_VARIABLES or name in added or name.startswith(LOCALE_PREFIX)
+    }
 
 
 def store_environment() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Ports for the servers of an installation, each given to only one launcher.
 
-`held_port` takes a preferred number and yields a loopback port that nothing listens on, held until the context is left.
+`held_port` takes preferred numbers and yields a loopback port that nothing listens on, held until the context is left.
 Seconds pass between checking a port and the server's own bind. In that time another launcher would find the port free
 as well, and our server would answer its readiness check. So a launcher first claims the number with a unix socket of
 that name in the abstract namespace. Like the port, it belongs to the network namespace, and the kernel drops it when we
@@ -21,16 +21,16 @@ LISTEN_BACKLOG = 2048
 
 
 @contextmanager
-def held_port(preferred: int) -> Iterator[int]:
-    """Yield the first port from `preferred` on that is free and not held by another launcher. Raises
+def held_port(preferred: int, *, last: int | None = None) -> Iterator[int]:
+    """Yield `last`, or the first port from `preferred` on, that is free and not held by another launcher. Raises
     InstallationFailed."""
-    for port in range(preferred, preferred + NUM_PORTS_TRIED):
+    for port in [*([] if last is None else [last]), *range(preferred, preferred + NUM_PORTS_TRIED)]:
         with socket.socket(socket.AF_UNIX) as claim:
             if _is_claimed(claim, port) and _is_free(port):
                 yield port
                 return
-    last = preferred + NUM_PORTS_TRIED - 1
-    raise InstallationFailed(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
+    end = preferred + NUM_PORTS_TRIED - 1
+    raise InstallationFailed(f"No port between {preferred} and {end} is free on {LOOPBACK}.")
 
 
 @contextmanager

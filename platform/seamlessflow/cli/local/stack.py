@@ -144,12 +144,13 @@ async def running_stack(
     environ = os.environ if environ is None else environ
     home.create()
     # The ports are released last, when none of our servers is listening any more.
-    with home.lock(), _addresses(num_gateways) as (addresses, listeners):
+    with home.lock(), _addresses(num_gateways, last=home.web_port) as (addresses, listeners):
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
             stack = _planned(home, tree, services.urls, addresses, listeners, environ)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
+            home.note_web_port(addresses.web_url)
             stack = await stack.prepared(machines)
             await stack.start(machines)
             if before_said_up is not None:
@@ -159,13 +160,14 @@ async def running_stack(
 
 
 @contextmanager
-def _addresses(num_gateways: int) -> Iterator[tuple[Addresses, dict[str, int]]]:
-    """Yield the addresses and the gateways' listening sockets.
+def _addresses(num_gateways: int, *, last: int | None) -> Iterator[tuple[Addresses, dict[str, int]]]:
+    """Yield the addresses and the gateways' listening sockets. The port of the installation's last run is tried first,
+    because bookmarks and SEAMLESSFLOW_WEB_URL name it.
 
     The sockets are ours, so agents whose gateway dies are not refused: they wait until it is started again.
     """
     with ExitStack() as held:
-        web = held.enter_context(held_port(PREFERRED_WEB_PORT))
+        web = held.enter_context(held_port(PREFERRED_WEB_PORT, last=last))
         port, listeners = max(PREFERRED_GATEWAY_PORT, web + 1), {}
         for _ in range(num_gateways):
             port = held.enter_context(held_port(port))

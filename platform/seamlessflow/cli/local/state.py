@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import urlsplit
 
 from seamlessflow.cli.local.failure import InstallationFailed
 
@@ -112,6 +113,21 @@ class Home:
     def short_dir(self, name: str) -> Path:
         """Return the location of `name` if it needs a short path outside the home."""
         return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{self.digest}-{name}"
+
+    @property
+    def web_port(self) -> int | None:
+        """The port of the dashboard in the last run, or None before the first."""
+        try:
+            return int(self._web_port_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def note_web_port(self, web_url: str) -> None:
+        self._web_port_file.write_text(f"{urlsplit(web_url).port}\n")
+
+    @property
+    def _web_port_file(self) -> Path:
+        return self.root / "web_port"
 
     def secret(self, name: str) -> str:
         """Return a random text, created on the first call and the same ever after."""

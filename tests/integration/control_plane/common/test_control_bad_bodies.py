@@ -56,6 +56,18 @@ def raw_post(person: Person, path: str, body: bytes, kind: str = "application/js
     return response.status_code, response.content.decode()
 
 
+@pytest.mark.parametrize(
+    "body,kind",
+    [(b'{"name": "a", "name": "b"}', "application/json"), (b"name: a\nname: b\n", "application/yaml")],
+)
+def test_a_key_that_is_given_twice_is_refused_by_name(cast: Cast, body: bytes, kind: str) -> None:
+    """The last value won in silence, though unknown keys are refused."""
+    status, text = raw_post(cast.owner, "jobs", body, kind)
+
+    assert status == 400
+    assert "the key 'name' is given more than once in one mapping" in text
+
+
 @pytest.mark.parametrize("path", ["jobs", "tokens", "machines"])
 @pytest.mark.parametrize(
     "body",

@@ -58,6 +58,22 @@ print("and a last word")
     assert outcome.metrics == {"num_keys": 5}
 
 
+async def test_a_program_gets_no_variable_of_the_operator_that_is_not_on_the_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HF_TOKEN", "WANDB_API_KEY", "ARTIFACT_ROOT", "DATABASE_URL", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("SEAMLESSFLOW_AGENT_VARIABLES", "HTTPS_PROXY, DATABASE_URL")
+    source = """
+import json, os
+assert "PATH" in os.environ and os.environ["LC_ALL"] == "C.UTF-8"
+found = [name for name, value in os.environ.items() if value == "secret"]
+print(json.dumps({"reward": float(found == ["HTTPS_PROXY"])}))
+"""
+    assert (await program(source).run({}, POLICY)).reward == 1.0
+
+
 async def test_the_last_reward_line_counts() -> None:
     outcome = await program("print('{\"reward\": 0.1}'); print('{\"reward\": 1}')").run({}, POLICY)
     assert outcome.reward == 1.0

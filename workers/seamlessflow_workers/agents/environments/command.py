@@ -31,7 +31,7 @@ from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.starts import Starts
 from seamlessflow_workers.agents.users import session_user
-from seamlessflow_workers.process.environment import EPISODES_VARIABLE
+from seamlessflow_workers.process.environment import EPISODES_VARIABLE, agent_environment
 
 KEEPER = Path(keeper.__file__).with_name("main.py")
 KEEPER_GRACE_S = 5.0
@@ -192,7 +192,7 @@ def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | N
         else {"HOME": folder, "TMPDIR": folder, "USER": str(user_id), "LOGNAME": str(user_id)}
     )
     return {
-        **{name: value for name, value in os.environ.items() if name != EPISODES_VARIABLE},
+        **agent_environment(os.environ),
         **own,
         "OPENAI_BASE_URL": policy.base_url,
         "OPENAI_API_KEY": policy.api_key,
