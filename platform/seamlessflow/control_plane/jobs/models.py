@@ -62,6 +62,7 @@ class Job(models.Model):
     )
     model_notes = models.JSONField(
         default=list,
+        db_default=[],
         help_text="Sentences on what does not work with the model's chat template, or was not shown to work.",
     )
     tasks_path = models.CharField(

@@ -236,7 +236,7 @@ async def test_sessions_that_end_at_once_finish_it_once(
     assert finished == [(1,)]
 
 
-@pytest.mark.parametrize("state", ["cancelled", "failed"])
+@pytest.mark.parametrize("state", ["cancelled", "completed"])
 async def test_an_evaluation_ends_with_its_job(gateway_world: GatewayWorld, state: str) -> None:
     world = gateway_world
     await world.start_engines(answer, evaluation=EVALUATION)

@@ -14,6 +14,7 @@ class Migration(migrations.Migration):
             name="model_notes",
             field=models.JSONField(
                 default=list,
+                db_default=[],
                 help_text="Sentences on what does not work with the model's chat template, or was not shown to work.",
             ),
         ),
