@@ -83,7 +83,7 @@ def trained(cast: Cast) -> Job:
             project=job.project, job=job, version=number, batch_number=number, uri=url, num_bytes=9
         )
     keep(checkpoint_place(job.id, 3), {"progress.json": PROGRESS, "state/optimizer": OPTIMIZER})
-    Job.objects.filter(id=job.id).update(state="failed", latest_version=3, published_batch=3)
+    Job.objects.filter(id=job.id).update(state="cancelled", latest_version=3, published_batch=3)
     return Job.objects.get(id=job.id)
 
 
