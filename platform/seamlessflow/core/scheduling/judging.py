@@ -49,9 +49,9 @@ from seamlessflow.core.scheduling.stragglers import is_dispensable, stragglers
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
-# A machine is to blame for so many failures in a row of jobs that work elsewhere, or of jobs of so many projects that
-# failed nowhere else although they could have worked there. The broken models of one project count once.
-MAX_OF_WORKING, MAX_PROJECTS = 2, 3
+# A machine is to blame for so many failures in a row of jobs that work elsewhere, or of so many jobs that failed
+# nowhere else although they could have worked there.
+MAX_OF_WORKING, MAX_JOBS = 2, 3
 # A machine that was slow is admitted if no trial has been found slow for so long after the backoff.
 TRIED_S = 600.0
 MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
@@ -163,16 +163,13 @@ def _why_to_quarantine(
     if len(of_working) >= MAX_OF_WORKING:
         return f"{len(of_working)} {roles} phases failed on it, of jobs that work elsewhere"
     only_here = [failure for failure in failures if evidence.fails_only_here(failure)]
+    if len({failure.job_id for failure in only_here}) < MAX_JOBS:
+        return ""
     # Jobs that fit nowhere else tell nothing: each fails here, whatever its fault.
-    owners = {_project_of(failure, snapshot) for failure in only_here if _fits_elsewhere(failure, snapshot)}
-    if len(owners) >= MAX_PROJECTS:
-        return f"{roles} phases of jobs of {len(owners)} projects failed on it, which fail nowhere else"
+    jobs = {failure.job_id for failure in only_here if _fits_elsewhere(failure, snapshot)}
+    if len(jobs) >= MAX_JOBS:
+        return f"{roles} phases of {len(jobs)} jobs failed on it, which fail nowhere else"
     return ""
-
-
-def _project_of(failure: FailureView, snapshot: Snapshot) -> UUID | None:
-    job = snapshot.job(failure.job_id)
-    return None if job is None else job.project_id
 
 
 def _fits_elsewhere(failure: FailureView, snapshot: Snapshot) -> bool:

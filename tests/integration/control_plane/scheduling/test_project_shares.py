@@ -72,10 +72,6 @@ def test_a_share_is_edited_by_operators_and_each_edit_leaves_an_event(cast: Cast
     }
     cycle()
     assert Phase.objects.filter(state=PhaseState.DRAINING).exists(), "the project holds two machines"
-    assert edit(cast.operator, priority_ceiling=101).status_code == 400
-    raised = json.loads(edit(cast.operator, priority_ceiling=10, queued_jobs_quota=5).content)
-    assert (raised["priority_ceiling"], raised["queued_jobs_quota"]) == (10, 5)
-    assert {job.priority_ceiling for job in snapshot_load().jobs} == {0, 10}, "the scheduler reads it"
     edit(cast.operator, machine_quota=None)
     assert Project.objects.get(slug="elsewhere").machine_quota is None
 
@@ -162,7 +158,7 @@ def test_edits_in_the_admin_site_leave_the_same_events(cast: Cast) -> None:
     project = cast.owner.project
     form = {
         "slug": project.slug, "name": project.name, "weight": "2.5", "machine_quota": "",
-        "priority_ceiling": "0", "queued_jobs_quota": "", "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0,
+        "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0,
     }  # fmt: skip
     assert site.post(f"/admin/accounts/project/{project.id}/change/", form).status_code == 302
     add = {"pool": "lab", "project": str(project.id)}

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.decisions import DrainPhase
 from seamlessflow.core.scheduling.dry_run import dry_run, obeyed
-from seamlessflow.core.scheduling.floors import fits_alone
+from seamlessflow.core.scheduling.floors import OVERDUE_S, QUANTUM_S, fits_alone
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.passes import fleet_plan
-from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role

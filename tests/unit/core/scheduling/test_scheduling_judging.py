@@ -127,37 +127,6 @@ def test_the_only_machine_is_not_quarantined_for_jobs_that_cannot_work_elsewhere
     assert len({failure.job_id for failure in simulation.failures}) == 3
 
 
-def failed_on_one_machine(*projects: int) -> Snapshot:
-    """Jobs of these projects failed on m0, and nowhere else."""
-    machines = tuple(
-        MachineView(id=UUID(int=1000 + n), name=f"m{n}", tags=frozenset({"rollout", "train"})) for n in (0, 1)
-    )
-    jobs = tuple(
-        JobView(
-            id=UUID(int=1 + n), order=n, state=JobState.RUNNING, has_external_agents=True,
-            project_id=UUID(int=100 + project),
-        )
-        for n, project in enumerate(projects)
-    )  # fmt: skip
-    failures = tuple(
-        FailureView(
-            machine_id=UUID(int=1000), job_id=job.id, role=Role.ROLLOUT, fence=1 + job.order, age_s=5.0
-        )
-        for job in jobs
-    )
-    return Snapshot(machines, jobs, failures=failures)
-
-
-def test_the_broken_models_of_one_project_do_not_condemn_a_machine() -> None:
-    def quarantined(*projects: int) -> bool:
-        plan = decide(failed_on_one_machine(*projects))
-        return any(isinstance(one, QuarantineMachine) for one in plan.decisions)
-
-    assert not quarantined(1, 1, 1, 1), "the failures of a project count once"
-    assert not quarantined(1, 1, 2)
-    assert quarantined(1, 2, 3)
-
-
 def test_jobs_that_rest_do_not_keep_others_from_the_only_machine() -> None:
     """Each of three failing jobs held the machine for the 150 s of its tries, while it lay idle."""
     simulation = poisoned(1, 120.0)
