@@ -58,10 +58,9 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
 
 
 ROUTES = sorted(set(routes(api_urls.urlpatterns)) - PUBLIC)
-# The world's session has no node yet, and its job's model has no tokenizer.
+# The world's session has no node yet.
 ABSENT = {
     "jobs/<job:job_id>/trajectories/<str:table>": 404,
-    "jobs/<job:job_id>/vocabulary": 404,
     "sessions/<session:session_id>/nodes/<int:index>": 404,
 }
 DETAILS = [route for route in ROUTES if "<" in route]
