@@ -35,14 +35,13 @@ async def job_event(
 
 
 async def length_bias_event(connection: Connection, *, project_id: UUID, job_id: UUID, warning: str) -> None:
-    """Warn that failures depend on the length of sessions; at most once a day and job."""
+    """Warn that failures depend on the length of sessions; at most once per job."""
     kind = "job.length_bias"
     await connection.execute(
         """INSERT INTO common_event
                (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
            SELECT %s, 'job', %s, %s, %s, '', '', %s, %s, '{}', now()
-           WHERE NOT EXISTS (SELECT FROM common_event
-                             WHERE subject_id = %s AND kind = %s AND at > now() - interval '1 day')""",
+           WHERE NOT EXISTS (SELECT FROM common_event WHERE subject_id = %s AND kind = %s)""",
         [project_id, job_id, job_id, kind, warning, AUTHOR, job_id, kind],
     )
 
