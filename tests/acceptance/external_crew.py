@@ -30,6 +30,7 @@ OVER = ("job_over", "session_closed")
 Task = dict[str, Any]
 Work = Callable[[str, Task, Address], Awaitable[float]]  # of a kind, a task and a session
 Rewards = dict[str, list[float]]
+NEARLY_ALL = 0.95  # of the greatest reward
 
 
 class JobOver(Exception):
@@ -113,9 +114,10 @@ def external_spec(model_root: Path, name: str, *, num_updates: int) -> dict[str,
 
 
 def assert_rewards_rise(rewards: Rewards, kind: str, *, gain: float) -> None:
-    """Compare the last third of a kind's groups with the first."""
+    """Compare the last third of a kind's groups with the first. Nearly all of the reward is enough, however much there
+    was of it at first: a policy that may not ramble begins well and learns within the first third."""
     values = rewards[kind]
     third = len(values) // 3
     first, last = statistics.fmean(values[:third]), statistics.fmean(values[-third:])
     print(f"{kind}: {len(values)} groups, mean reward {first:.2f} -> {last:.2f}")
-    assert last > first + gain, kind
+    assert last > min(first + gain, NEARLY_ALL), kind
