@@ -146,7 +146,7 @@ class ProcessTree:
         log.write(errors)
         log.close()
         if process.returncode != 0:
-            raise CommandFailed(f"{spec.name} ended with status {process.returncode}: {_last_line(errors)}")
+            raise CommandFailed(_failure(spec.name, process.returncode, _last_line(errors)))
         return output.decode()
 
 
@@ -255,6 +255,12 @@ async def _until_ready(managed: ManagedProcess, process: asyncio.subprocess.Proc
 
 def _reason(managed: ManagedProcess) -> str:
     return f"{_last_line(log_tail(managed.log.path).encode())} (see {managed.log.path})"
+
+
+def _failure(name: str, status: int | None, last: str) -> str:
+    """Return what a command said for people, which Django marks; else its name, status and last line."""
+    _, mark, sentence = last.partition("CommandError: ")
+    return sentence if mark else f"{name} ended with status {status}: {last}"
 
 
 def _last_line(output: bytes) -> str:

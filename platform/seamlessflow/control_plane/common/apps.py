@@ -1,7 +1,7 @@
 """Django's entry for this app; the label is the folder's name."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate, pre_migrate
+from django.db.models.signals import post_migrate
 
 
 class CommonConfig(AppConfig):
@@ -12,11 +12,5 @@ class CommonConfig(AppConfig):
     def ready(self) -> None:
         # Models may be imported only now.
         from seamlessflow.control_plane.common.database.gateway_role import gateway_role_grant
-        from seamlessflow.control_plane.common.database.other_database import (
-            newer_database_refuse,
-            older_database_refuse,
-        )
 
-        pre_migrate.connect(older_database_refuse, sender=self, dispatch_uid="older database")
-        pre_migrate.connect(newer_database_refuse, sender=self, dispatch_uid="newer database")
         post_migrate.connect(gateway_role_grant, sender=self, dispatch_uid="gateway role")

@@ -1,37 +1,31 @@
 """Refuses to migrate a database that this version does not fit: one from before the first release, whose migrations
 were squashed, and one that a newer version has migrated already.
 
-Django's `pre_migrate` calls both once a command. Invariant: such a database stays as it is. The planes of the previous
-version keep running while a newer one is rolled out; only who starts an installation of the previous version on the
-newer tables is refused.
+The command `migrate` calls it first. Invariant: such a database stays as it is. The planes of the previous version keep
+running while a newer one is rolled out; only who starts an installation of the previous version on the newer tables is
+refused.
 """
-
-from typing import Any
 
 from django.apps import apps
 from django.core.management import CommandError
 from django.db import connections
 from django.db.migrations.loader import MigrationLoader
-from django.db.migrations.recorder import MigrationRecorder
 
 # Only databases from before the first release have this migration.
 OLD_MIGRATION = ("jobs", "0001_initial")
 OWN = "seamlessflow."
 
 
-def older_database_refuse(*, using: str, **_kwargs: Any) -> None:
-    """Raise CommandError if the database is that old."""
-    if OLD_MIGRATION in MigrationRecorder(connections[using]).applied_migrations():
-        raise CommandError(
-            "This database was made before the first release and cannot be migrated. Use an empty database; "
-            "to keep weights, run `seamlessflow jobs export` with the version that made it."
-        )
-
-
-def newer_database_refuse(*, using: str, **_kwargs: Any) -> None:
-    """Raise CommandError if the database has migrations of our apps that this version does not know."""
-    own = {app.label for app in apps.get_app_configs() if app.name.startswith(OWN)}
+def other_database_refuse(*, using: str) -> None:
+    """Raise CommandError if the database is older than the first release, or newer than this version."""
     loader = MigrationLoader(connections[using])
+    if OLD_MIGRATION in loader.applied_migrations:
+        raise CommandError(
+            "This database was made before the first release and cannot be migrated. Use an empty database (with "
+            "`seamlessflow up`: another folder as SEAMLESSFLOW_HOME); to keep weights, run `seamlessflow jobs export` "
+            "with the version that made it."
+        )
+    own = {app.label for app in apps.get_app_configs() if app.name.startswith(OWN)}
     unknown = sorted(
         f"{app}.{name}"
         for app, name in loader.applied_migrations
