@@ -4,6 +4,7 @@ The tool's schema says which values are numbers, booleans or structures; without
 calls read with `typed_value`, and grammars of calls write what it reads.
 """
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ _NAMES: dict[type, str] = {
     list: "array",
 }
 _EXACT = 1 << 53  # up to here every integer is a number of its own
+_MAX_LITERAL = 4096  # characters of a list or dictionary that is written as Python writes it
 _MAX_REFERENCES = 16  # that refer to one another
 
 
@@ -39,17 +41,32 @@ def typed_value(text: str, schema: Any, root: Mapping[str, Any] | None = None) -
     types = value_types(schema, root or {})
     if not types:
         return text
-    if "boolean" in types and text.strip().lower() in ("true", "false"):
-        return text.strip().lower() == "true"
+    word = text.strip()
+    if "boolean" in types and word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if word in ("null", "None") and "string" not in types:
+        return None
     try:
-        value = msgspec.json.decode(text.strip())
+        value = msgspec.json.decode(word)
     except (msgspec.DecodeError, RecursionError):
-        return text
+        return _python_value(word, types, text)
     if isinstance(value, float) and "integer" in types and "number" not in types:
         return int(value) if value.is_integer() and abs(value) < _EXACT else text
     accepted = tuple(kind for name in types for kind in _JSON_TYPES.get(name, ()))
     is_boolean_as_number = isinstance(value, bool) and "boolean" not in types
     return value if isinstance(value, accepted) and not is_boolean_as_number else text
+
+
+def _python_value(word: str, types: set[str], text: str) -> Any:
+    """Return a list or dictionary that a model wrote as Python does, with single quotes; else the text."""
+    if {"[": "array", "{": "object"}.get(word[:1]) not in types or len(word) > _MAX_LITERAL:
+        return text
+    try:
+        value = ast.literal_eval(word)
+        is_json = msgspec.json.decode(msgspec.json.encode(value)) == value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value if is_json else text
 
 
 def value_types(schema: Any, root: Mapping[str, Any]) -> set[str]:

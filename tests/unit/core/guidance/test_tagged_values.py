@@ -20,6 +20,17 @@ from seamlessflow.core.guidance.tagged_values import typed_value, value_types
         ("null", {"anyOf": [{"type": "string"}, {"type": "null"}]}, None),
         ('{"a": 1}', {"type": "object"}, {"a": 1}),
         ("{oops", {"type": "object"}, "{oops"),
+        ("null", {"type": "integer"}, None),
+        ("null", {"type": "string"}, "null"),
+        ("None", {"type": ["string", "null"]}, "None"),
+        ("['a', 1, True, None]", {"type": "array"}, ["a", 1, True, None]),
+        ("{'a': {'b': [1]}}", {"type": "object"}, {"a": {"b": [1]}}),
+        ("['a']", {"type": "object"}, "['a']"),
+        ("[(1, 2)]", {"type": "array"}, "[(1, 2)]"),
+        ("[{1, 2}, b'x']", {"type": "array"}, "[{1, 2}, b'x']"),
+        ("[1e999]", {"type": "array"}, "[1e999]"),
+        ("[f()]", {"type": "array"}, "[f()]"),
+        ("[" * 3000, {"type": "array"}, "[" * 3000),
     ],
 )
 def test_a_value_gets_the_type_of_its_schema(text: str, schema: Any, value: Any) -> None:

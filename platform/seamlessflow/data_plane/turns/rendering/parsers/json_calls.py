@@ -1,7 +1,7 @@
 """Calls as JSON: between Hermes' marks (Qwen2.5, Qwen3 and many others), and Llama 3's, with or without its mark.
 
 Hermes: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Llama 3: the answer is `{"name": …, "parameters": {…}}`,
-several of them separated by semicolons, and may begin with `<|python_tag|>`.
+several of them separated by semicolons or white space, and may begin with `<|python_tag|>`.
 """
 
 from json import JSONDecodeError, JSONDecoder
@@ -22,8 +22,15 @@ _OF_CALLS = frozenset({"name", "id", "type"})
 def call_of(value: Any, tools: Tools) -> ToolCall | None:
     """Return the call that a JSON object describes; None if it describes none.
 
-    Without arguments it is one only if it names an offered tool, and says nothing else.
+    Without arguments it is one only if it names an offered tool, and says nothing else. The form in which clients get
+    calls, {"type": "function", "function": {…}}, counts as the call in it.
     """
+    if (
+        isinstance(value, dict)
+        and value.get("type") == "function"
+        and isinstance(value.get("function"), dict)
+    ):
+        value = value["function"]
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     field = next((name for name in _ARGUMENTS if name in value), None)
@@ -70,9 +77,10 @@ def _llama_calls(body: str, tools: Tools) -> list[ToolCall] | None:
             return None
         calls.append(call)
         rest = rest[end:].lstrip()
-        if rest and not rest.startswith(";"):
+        if rest.startswith(";"):
+            rest = rest[1:].lstrip()
+        elif rest and not rest.startswith("{"):
             return None
-        rest = rest[1:].lstrip()
     return calls
 
 

@@ -1,8 +1,9 @@
 """The parser of formats that put tool calls between marks: leading reasoning, then content and calls in any order.
 
 A `CallSyntax` describes one format. A call is passed on when it has ended, because only then is it known to be whole.
-A mark inside an argument ends no call: the search goes on to the mark that closes a readable one. A call that cannot be
-read, or that the answer's end cuts short, stays content, marks included.
+A mark inside an argument ends no call: the search goes on to the mark that closes a readable one. A call that lacks its
+closing mark ends with the series of calls, or with the answer, if it is whole by itself. A call that cannot be read, or
+that the answer's end cuts short, stays content, marks included.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +36,14 @@ Reader = Callable[[str, Tools], Sequence[ToolCall] | None]
 class CallSyntax:
     """One call format.
 
-    opening, closing: the marks of a call. Without a closing mark, it ends at the next opening mark or with the text.
+    opening, closing: the marks of a call. Without a closing mark, it ends at the next opening mark, or with the text.
     read: returns the calls of a whole body, or None if it cannot be read.
     leads, trails: marks around a series of calls.
     bare: an answer whose content begins with this text may be a call without an opening mark.
     read_loosely: reads a body that lacks a tag, if nothing better comes until the next call or the answer's end.
     named: how a call of an offered tool may begin without its opening mark; its name stands for `{}`.
     begins: what may follow such a beginning.
+    ends_itself: whether a body shows that it is whole, as JSON does, so that its closing mark may be missing.
     """
 
     opening: str
@@ -54,6 +56,7 @@ class CallSyntax:
     read_loosely: Reader = lambda body, tools: None
     named: str = ""
     begins: tuple[str, ...] = ()
+    ends_itself: bool = True
 
     def named_marks(self, tools: Tools) -> tuple[str, ...]:
         """Return how calls of the offered tools may begin without an opening mark."""
@@ -67,7 +70,7 @@ class CallSyntax:
     @property
     def ends(self) -> tuple[str, ...]:
         """The marks that end a call."""
-        return (self.closing or self.opening,)
+        return (self.closing or self.opening, *self.trails)
 
 
 class _State(Enum):
@@ -221,17 +224,30 @@ class MarkedCallsParser:
             return True
         at, mark = first_mark(self._held, self._ends, self._num_searched)
         if at < 0:
-            self._num_searched = max(self._num_searched, len(self._held) - len(self._ends[0]) + 1)
+            self._num_searched = max(self._num_searched, len(self._held) - max(map(len, self._ends)) + 1)
             return False
         body = self._held[:at]
         if self._scan.is_inside(body):
             return self._pass_over(body, mark, deltas)
-        calls = self._syntax.read(body, self._tools or ())
+        calls, end = self._read(body)
         if calls:
-            self._take_calls(calls, at, deltas)
+            self._take_calls(calls, end, deltas)
         else:
             self._give_up(at, deltas)
         return True
+
+    def _read(self, body: str) -> tuple[Sequence[ToolCall], int]:
+        """Return the calls of a body and where they end; none if they cannot be read.
+
+        Where no mark closes a call, white space and then text may follow its arguments.
+        """
+        tools = self._tools or ()
+        if calls := self._syntax.read(body, tools):
+            return calls, len(body)
+        end = None if self._syntax.closing or not self._opened.strip() else self._scan.end(body)
+        if end is None or not body[end : end + 1].isspace():
+            return (), 0
+        return self._syntax.read(body[:end], tools) or (), end
 
     def _begins_call(self) -> bool | None:
         """Return whether a call goes on behind a beginning without mark; None if it needs more text."""
@@ -255,11 +271,14 @@ class MarkedCallsParser:
         """Pass over a mark that may belong to an argument. Returns False if it needs more text."""
         if self._first_end is None:
             self._first_end = len(body)
-        if self._loose is None and (calls := self._syntax.read_loosely(body, self._tools or ())):
+        may_be_loose = (
+            self._loose is None and self._syntax.opening not in body
+        )  # else an argument has whole calls
+        if may_be_loose and (calls := self._syntax.read_loosely(body, self._tools or ())):
             self._loose = len(body), calls
         if self._loose is not None:
             end, calls = self._loose
-            behind = self._held[end + len(self._syntax.closing) :].lstrip()
+            behind = self._held[self._behind(end) :].lstrip()
             if behind.startswith(self._syntax.opening):
                 self._take_calls(calls, end, deltas)
                 return True
@@ -274,24 +293,28 @@ class MarkedCallsParser:
         if self._loose is not None:
             self._take_calls(self._loose[1], self._loose[0], deltas)
             return
-        has_no_mark = not self._syntax.closing or self._is_named
-        calls = self._syntax.read(self._held, self._tools or ()) if has_no_mark else None
+        calls, end = self._read(self._held) if self._syntax.ends_itself else ((), 0)
         if calls:
-            self._take_calls(calls, len(self._held), deltas)
+            self._take_calls(calls, end, deltas)
         else:
             self._give_up(len(self._held) if self._first_end is None else self._first_end, deltas)
 
     def _take_calls(self, calls: Sequence[ToolCall], end: int, deltas: list[Delta]) -> None:
         deltas += [Delta(tool_call=call) for call in calls]
-        self._held = self._held[end + len(self._syntax.closing) :]
+        self._held = self._held[self._behind(end) :]
         self._state, self._gap = _State.CONTENT, self._gap or self._space
         self._space = self._lead = ""
         self._is_after_mark = self._is_after_call = True
 
+    def _behind(self, end: int) -> int:
+        """Return where the text behind a call that ends at `end` begins: behind its closing mark, if it has one."""
+        has_mark = self._held.startswith(self._syntax.closing, end)
+        return end + len(self._syntax.closing) if has_mark else end
+
     def _give_up(self, at: int, deltas: list[Delta]) -> None:
         """Make content of a call that cannot be read, up to the first mark that may have ended it."""
         end = at if self._first_end is None else self._first_end
-        end = self._named_end if self._is_named else min(end + len(self._syntax.closing), len(self._held))
+        end = self._named_end if self._is_named else self._behind(end)
         body, self._held, self._state = self._held[:end], self._held[end:], _State.CONTENT
         self._emit_content(self._opened + body, deltas)
 

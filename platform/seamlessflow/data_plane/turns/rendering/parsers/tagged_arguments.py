@@ -107,4 +107,5 @@ GLM = CallSyntax(
     read=_glm_calls,
     scan=partial(_TagScan, re.compile(r"\s*[^\s<>]+\s*<arg_key>"), _glm_calls),
     read_loosely=partial(_glm_calls, is_strict=False),
+    ends_itself=False,
 )

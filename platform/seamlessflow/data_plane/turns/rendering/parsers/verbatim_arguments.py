@@ -75,7 +75,7 @@ KIMI_K2 = CallSyntax(
     opening="<|tool_call_begin|>",
     closing="<|tool_call_end|>",
     read=_reader(_KIMI),
-    leads=("<|tool_calls_section_begin|>",),
-    trails=("<|tool_calls_section_end|>",),
+    leads=("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"),  # the model writes both
+    trails=("<|tool_calls_section_end|>", "<|tool_call_section_end|>"),
 )
 MISTRAL = CallSyntax(opening="[TOOL_CALLS]", closing="", read=_mistral_calls)

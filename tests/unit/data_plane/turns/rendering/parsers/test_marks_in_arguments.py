@@ -283,3 +283,78 @@ def test_an_integer_may_be_written_with_a_point(written: str, value: object) -> 
     (call,) = parse_whole(family_get(ModelFamily.GLM).parser(tools=tools), text).tool_calls
     assert json.loads(call.arguments) == {"n": value}
     assert type(json.loads(call.arguments)["n"]) is type(value)
+
+
+UNCLOSED = [
+    (ModelFamily.HERMES, '<tool_call>\n{"name": "look", "arguments": {"a": "1"}}\n'),
+    (ModelFamily.QWEN3_CODER, "<tool_call>\n<function=look>\n<parameter=a>\n1\n</parameter>\n</function>"),
+    (
+        ModelFamily.DEEPSEEK_V3,
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n{"a": "1"}\n```',
+    ),
+    (
+        ModelFamily.DEEPSEEK_V31,
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look<｜tool▁sep｜>{"a": "1"}',
+    ),
+    (ModelFamily.KIMI_K2, '<|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>{"a": "1"}'),
+]
+
+
+@pytest.mark.parametrize("family,call", UNCLOSED, ids=lambda one: str(getattr(one, "value", "")))
+def test_a_call_that_is_whole_needs_no_closing_mark(family: ModelFamily, call: str) -> None:
+    series_ends = {
+        ModelFamily.DEEPSEEK_V3: "<｜tool▁calls▁end｜>",
+        ModelFamily.DEEPSEEK_V31: "<｜tool▁calls▁end｜>",
+        ModelFamily.KIMI_K2: "<|tool_calls_section_end|>",
+    }
+    for text in {call, call + series_ends.get(family, "")}:
+        parsed = parse(family, text)
+        assert (parsed.content, calls_of(parsed)) == ("", [("look", {"a": "1"})])
+        for cut in range(1, len(text)):
+            assert parse(family, text, [cut]) == parsed
+        for length in range(len(text) - len(series_ends.get(family, "")) - 20):
+            assert not parse(family, call[:length]).tool_calls
+
+
+@pytest.mark.parametrize(
+    "family,call",
+    [
+        (ModelFamily.MISTRAL, '[TOOL_CALLS]look{"a": "1"}'),
+        (ModelFamily.MISTRAL, '[TOOL_CALLS]look[ARGS]{"a": "1"}'),
+        (ModelFamily.LLAMA3, '<|python_tag|>{"name": "look", "parameters": {"a": "1"}}'),
+    ],
+)
+def test_text_behind_a_call_without_closing_mark_stays_text(family: ModelFamily, call: str) -> None:
+    text = f"Hm {call}\nDone."
+    parsed = parse(family, text)
+    assert calls_of(parsed) == [("look", {"a": "1"})]
+    assert parsed.content.split() == ["Hm", "Done."]
+    for cut in range(1, len(text)):
+        assert parse(family, text, [cut]) == parsed
+
+
+def test_calls_within_a_value_that_lacks_no_tag_stay_in_it() -> None:
+    inside = _qwen([("look", {"a": "1"}), ("edit", {"b": "2"})])
+    calls: list[Call] = [("edit", {"a": inside, "b": "y"}), ("look", {})]
+    assert calls_of(parse(ModelFamily.QWEN3_CODER, _qwen(calls))) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "look", "parameters": {"a": "1"}}\n{"name": "look", "parameters": {"a": "1"}}',
+        (
+            '{"type": "function", "function": {"name": "look", "parameters": {"a": "1"}}};'
+            '{"name": "look", "parameters": {"a": "1"}}'
+        ),
+    ],
+)
+def test_llama_may_write_calls_on_lines_of_their_own_or_as_clients_get_them(text: str) -> None:
+    assert calls_of(parse(ModelFamily.LLAMA3, text)) == [("look", {"a": "1"})] * 2
+
+
+def test_kimi_writes_the_marks_of_a_section_in_two_ways() -> None:
+    call = '<|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>{"a": "1"}<|tool_call_end|>'
+    for name in ("tool_call_section", "tool_calls_section"):
+        parsed = parse(ModelFamily.KIMI_K2, f"Hm.<|{name}_begin|>{call}<|{name}_end|>")
+        assert (parsed.content, calls_of(parsed)) == ("Hm.", [("look", {"a": "1"})])
