@@ -42,6 +42,8 @@ class Settings:
     max_live_sessions: int = 20_000  # kept in memory; others are read back with their next request
     max_tree_bytes: int = 1 << 30  # of these sessions
     max_held_turns: int = 4096  # turns waiting for an engine
+    max_session_answers: int = 64  # of one session at the same time; a turn has one or, by its `n`, several
+    max_session_tokens: int = 10_000_000  # sampled in one session
     retry_window_s: float = 60.0  # how long the partial turn of a disconnected client is kept
     keepalive_s: float = 15.0  # between comments on a silent stream
     # How long a whole answer of an agent outside the platform may wait for an engine: less than the 600 s after which
@@ -78,6 +80,8 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     render_s = numbers.read("SEAMLESSFLOW_RENDER_TIMEOUT_S", 10)
     render_memory_mb = numbers.read("SEAMLESSFLOW_RENDER_MEMORY_MB", 1024)
     tree_memory_mb = numbers.read("SEAMLESSFLOW_TREE_MEMORY_MB", 1024)
+    session_answers = numbers.read("SEAMLESSFLOW_SESSION_ANSWERS", 64)
+    session_tokens = numbers.read("SEAMLESSFLOW_SESSION_TOKENS", 10_000_000)
     watchdog_s = numbers.read(LIMIT_VARIABLE, DEFAULT_LIMIT_S, minimum=0)
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
@@ -102,6 +106,8 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
             "/"
         ),
         max_tree_bytes=tree_memory_mb << 20,
+        max_session_answers=session_answers,
+        max_session_tokens=session_tokens,
         artifact_root=artifact_root,
         events_url=events_url,
         retry_window_s=float(window),

@@ -350,3 +350,10 @@ def test_machines_that_train_together_are_a_number_or_bounds() -> None:
             "a number from 1 to 64, or bounds"
             in problems(train={"num_machines": wrong})["train.num_machines"]
         )
+
+
+def test_programs_with_loops_of_their_own_have_more_turns_unless_the_spec_says_otherwise() -> None:
+    assert job_spec_parse(spec()).environment.max_turns == 8
+    external = job_spec_parse(spec(environment={"name": "external"}))
+    assert external.environment.max_turns == 1000
+    assert job_spec_parse(spec(environment={"name": "external", "max_turns": 2})).environment.max_turns == 2

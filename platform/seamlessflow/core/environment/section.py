@@ -1,6 +1,7 @@
 """The environment section of the job spec: what runs the agents, on which tasks, and who reports
 rewards."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -8,6 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seamlessflow.core.spec_section import InstalledName, Reference, SpecSection, extension_name
 
+OWN_LOOPS = ("command", "external")  # their agents are programs that the platform does not know
+OWN_LOOP_TURNS = 1000
 UNMANAGED = ("external", "none")  # the platform runs no agents for these
 
 
@@ -66,8 +69,10 @@ class EnvironmentSection(SpecSection):
     OPENAI_API_KEY and SEAMLESSFLOW_TASK in its environment (and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
     GOOGLE_GEMINI_BASE_URL and GEMINI_API_KEY). The last line that it prints must be JSON with a `reward`
     from -1e6 to 1e6."""
-    max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Maximum number of turns; an episode that reaches it ends with the reward it has."""
+    max_turns: Annotated[int, Field(ge=1, le=10_000)] = 8
+    """Maximum number of turns of a session; an episode that reaches it ends with the reward it has. The gateway refuses
+    the turn beyond it with 429 `max_turns_reached`, whatever runs the agent. If left out, 8, but 1000 for `command` and
+    `external`, whose agents have loops of their own."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     """Time limit of a task, in seconds. Only the agent's own time counts: the clock stands still while the gateway
     holds a request, during set-up and grading, and while an environment waits for a service."""
@@ -97,6 +102,12 @@ class EnvironmentSection(SpecSection):
     pause_after_dropped_groups: Annotated[int, Field(ge=1, le=10_000)] = 8
     """The job pauses itself when this many groups in a row were dropped because too few of their sessions got a reward,
     as its agents keep failing. A resumed job counts from zero."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_loops_have_more_turns(cls, given: Any) -> Any:
+        is_own = isinstance(given, Mapping) and given.get("name", "command") in OWN_LOOPS
+        return {"max_turns": OWN_LOOP_TURNS, **given} if is_own else given
 
     @model_validator(mode="after")
     def _command_fits_name(self) -> "EnvironmentSection":

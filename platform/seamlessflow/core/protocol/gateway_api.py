@@ -30,6 +30,7 @@ from seamlessflow.core.protocol.data_plane import (
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
 from seamlessflow.core.protocol.gateway_gemini_api import GEMINI_OPERATIONS
 from seamlessflow.core.protocol.gateway_turns_api import (
+    BOUNDED_TURN,
     REFUSED_TURN,
     SESSION_KEY,
     TURN_PARAMETERS,
@@ -171,6 +172,7 @@ CHAT = Operation(
         400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
+        429: _chat_refused(BOUNDED_TURN),
         503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
@@ -192,6 +194,7 @@ COMPLETION = Operation(
         400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
+        429: _chat_refused(BOUNDED_TURN),
         503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
@@ -216,6 +219,7 @@ RESPONSE = Operation(
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         404: _chat_refused("The session keeps no such response or item (`previous_response_not_found`)."),
         413: _chat_refused("The body is too large."),
+        429: _chat_refused(BOUNDED_TURN),
         503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
@@ -266,6 +270,7 @@ MESSAGES = Operation(
         400: _message_refused(REFUSED_TURN),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
+        429: _message_refused(BOUNDED_TURN),
         529: _message_refused(UNAVAILABLE_TURN),
     },
 )

@@ -1,6 +1,7 @@
 """The part of the gateway's API that follows Google's Gemini API."""
 
 from seamlessflow.core.protocol.gateway_turns_api import (
+    BOUNDED_TURN,
     REFUSED_TURN,
     SESSION_KEY,
     TURN_PARAMETERS,
@@ -27,6 +28,7 @@ _REFUSED = {
     400: _refused(REFUSED_TURN),
     401: _refused("The session's key is unknown."),
     413: _refused("The body is too large."),
+    429: _refused(BOUNDED_TURN),
     503: _refused(UNAVAILABLE_TURN),
 }
 _LOOK = {code: _REFUSED[code] for code in (401, 503)}

@@ -20,6 +20,11 @@ REFUSED_TURN = (
     "The body is invalid, a parameter is not supported (`unsupported_parameter`), the messages are too long "
     "(`context_length_exceeded`), the session is closed (`session_closed`) or the job is over (`job_over`)."
 )
+BOUNDED_TURN = (
+    "The session is at a bound, which the message names with its value. With `x-should-retry: false`, the episode "
+    "should end (`max_turns_reached`, `session_tokens_reached`) or ask for fewer answers (`too_many_answers`). Else "
+    "too many answers are under way at the same time: send the request again after `Retry-After`."
+)
 UNAVAILABLE_TURN = (
     "The gateway or its database is temporarily unavailable, too many turns wait for an engine (`overloaded`), no "
     "engine took the request in time (`no_engine`; the message says why), or the answer could not be recorded "

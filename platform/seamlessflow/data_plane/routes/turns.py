@@ -31,6 +31,7 @@ from seamlessflow.data_plane.dialects.dialect import Dialect, Reply
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.live.progress_feed import Watched
+from seamlessflow.data_plane.routes.bounds import SessionBounds
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     HeldBody,
@@ -94,21 +95,24 @@ class TurnRoute:
         self._registry = registry
         self._manager = manager
         self._clock = clock
+        self._bounds = SessionBounds.of(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))
-        with self._bodies.hold() as held:
+        with self._bounds.request(session), self._bodies.hold() as held:
             await self._take(session, scope, receive, send, held)
 
     async def _take(
         self, session: LiveSession, scope: Scope, receive: Receive, send: Send, held: HeldBody
     ) -> None:
         body = await held.read(scope, receive)
-        request = heard(session, self._dialect.parse(body, temperature=session.sampling.temperature))
-        request = await completed(session, request, self._registry.store)
         key = header(scope, b"idempotency-key")
         digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
+        if not session.is_known(digest, is_retry=is_retry):
+            self._bounds.check_next(session)  # before anything is made of it
+        request = heard(session, self._dialect.parse(body, temperature=session.sampling.temperature))
+        request = await completed(session, request, self._registry.store)
         if key:
             await self._wait_same(session, digest)
         elif is_retry:
@@ -183,6 +187,8 @@ class TurnRoute:
             self._abandon(turn)
             raise
         finally:
+            if not is_recorded:
+                session.use.end(len(turn.choices), is_recorded=turn.is_recorded)
             self._registry.turn_end(turn)
             metrics.TURN.observe(self._clock() - turn.started_s)
 
@@ -192,10 +198,15 @@ class TurnRoute:
         """Return the turn that the request begins, or the earlier one that it asks for again."""
         plan = await self._planner.plan(session, request.conversation, request.demand, request.stop)
         asked = _asked(session, request, plan)
-        budget = turn_budget(session, plan, request.max_tokens)
+        budget = self._bounds.budget(
+            session, request.num_choices, turn_budget(session, plan, request.max_tokens)
+        )
         recorded_id = session.undelivered.pop(digest, None)
         if recorded_id is None and is_retry and digest not in session.partials:
             recorded_id = session.turns.get(digest)
+        if recorded_id is None:
+            self._bounds.check_next(session)
+            self._bounds.check_answers(session, request.num_choices)
         kept = session.take_partial(digest) if recorded_id is None else None
         if kept is not None:
             metrics.RETRIES.labels("continued").inc()
@@ -214,6 +225,8 @@ class TurnRoute:
             for index, progress in enumerate(progresses)
         ]
         is_recorded = recorded_id is not None
+        if not is_recorded:
+            session.use.begin(request.num_choices)
         return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock(), is_recorded)
 
     async def _read_back(self, turn: Turn) -> None:

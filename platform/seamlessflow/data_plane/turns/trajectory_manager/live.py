@@ -26,6 +26,7 @@ from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
+from seamlessflow.data_plane.turns.trajectory_manager.session_use import SessionUse
 from seamlessflow.runtime.artifacts.recorded import recorded_hold
 from seamlessflow.runtime.artifacts.store import Held
 
@@ -177,6 +178,7 @@ class LiveSession:
     evaluation_version: int | None = None  # set for a held-out session: measured, never trained
     tree: PrefixTree = field(default_factory=PrefixTree)
     affinity: Affinity = field(init=False)
+    use: SessionUse = field(default_factory=SessionUse)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
     in_flight: dict[bytes, InFlight] = field(default_factory=dict)  # by request digest, the newest of each
     call_seeds: set[bytes] = field(default_factory=set)  # that answers have, one for each prompt
@@ -205,6 +207,7 @@ class LiveSession:
             self.tree.add(row.node)
             if row.facts.request_digest is not None and not row.node.is_partial:
                 self.turns[row.facts.request_digest] = row.facts.turn_id
+        self.use.restore(rows)
 
     def call_seed(self, plan: TurnPlan) -> bytes:
         """Return what the identifiers of a new turn's calls depend on; empty if they shall be random.
@@ -220,6 +223,13 @@ class LiveSession:
             return b""
         self.call_seeds.add(seed)
         return seed
+
+    def is_known(self, digest: bytes, *, is_retry: bool) -> bool:
+        """Return whether a request may be one that was here before, and so no new turn."""
+        flight = self.in_flight.get(digest)
+        if flight is not None and (is_retry or flight.has_client_left):
+            return True
+        return digest in self.partials or digest in self.undelivered or (is_retry and digest in self.turns)
 
     def keep_partial(self, partial: Partial) -> None:
         self.partials.setdefault(partial.turn.request_digest, []).append(partial)

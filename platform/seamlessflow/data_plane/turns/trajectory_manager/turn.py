@@ -55,6 +55,7 @@ async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) 
     rows = _rows(turn, duration_s=clock() - turn.started_s, is_partial=False)
     turn.session.turns[turn.request_digest] = turn.turn_id
     turn.is_recorded = True
+    turn.session.use.record()
     storing = asyncio.ensure_future(store.commit(rows))
     try:
         await asyncio.shield(storing)
@@ -87,6 +88,7 @@ def turn_partial_rows(turn: Turn, *, duration_s: float) -> list[NodeRow]:
 
 def _rows(turn: Turn, *, duration_s: float, is_partial: bool) -> list[NodeRow]:
     rows: list[NodeRow] = []
+    turn.session.use.num_tokens += sum(choice.progress.num_tokens for choice in turn.choices)
     plan, tree = turn.plan, turn.session.tree
     prompt = tree.prompt_child(plan.parent, plan.digests, plan.context)
     if prompt is None:
