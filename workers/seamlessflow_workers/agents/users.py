@@ -1,9 +1,9 @@
 """Users that agent programs run as: one for each running session, without any rights.
 
 A session's user can neither read what belongs to the supervisor or to another session, nor signal its processes. Users
-are numbers without an account, from a range that distributions leave free. A file lock per number keeps supervisors on
-one host apart; the kernel releases it when its holder dies. Only root can become another user: without root, programs
-run as the supervisor's own user (docs/operations.md says what that means).
+are numbers without an account, from a range that distributions leave free, and are taken in turn. A file lock per
+number keeps supervisors on one host apart; the kernel releases it when its holder dies. Only root can become another
+user: without root, programs run as the supervisor's own user (docs/operations.md says what that means).
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from pathlib import Path
 
 FIRST_USER, NUM_USERS = 60_706, 400  # 60706 to 61183 are unused in systemd's assignment of user numbers
 POLL_S = 0.1
+MAX_DIGITS = 10
 LOCK_FOLDERS = (Path("/run"), Path("/tmp"))  # noqa: S108 - the folder below it is checked
 
 
@@ -41,15 +42,32 @@ async def session_user() -> AsyncIterator[int | None]:
 
 
 def _take(folder: Path) -> tuple[int, int] | None:
-    for user_id in range(FIRST_USER, FIRST_USER + NUM_USERS):
-        lock = os.open(folder / str(user_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        else:
-            return user_id, lock
+    """Take the first free number after the one that was taken last: what a user left has the longest time to end."""
+    last = os.open(folder / "last", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        text = os.pread(last, MAX_DIGITS, 0).decode()
+        for user_id in _after(int(text) if text.isdecimal() else FIRST_USER - 1):
+            if (lock := _lock(folder / str(user_id))) is not None:
+                os.pwrite(last, str(user_id).encode(), 0)  # all numbers have as many digits
+                return user_id, lock
+    finally:
+        os.close(last)
     return None
+
+
+def _after(last: int) -> list[int]:
+    """Return all numbers, beginning after this one."""
+    return [FIRST_USER + (last + 1 - FIRST_USER + step) % NUM_USERS for step in range(NUM_USERS)]
+
+
+def _lock(path: Path) -> int | None:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _lock_folder() -> Path:

@@ -24,8 +24,9 @@ async def never_held(session_id: UUID) -> float:
 
 @pytest.fixture
 def note_folder() -> Iterator[Path]:
-    """Where a program may leave a note, whichever user it runs as."""
-    with tempfile.TemporaryDirectory(prefix="seamlessflow-notes-") as folder:
+    """Where a program may leave a note, whichever user it runs as: root's programs have a /tmp of their own."""
+    parent = "/run" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="seamlessflow-notes-", dir=parent) as folder:
         Path(folder).chmod(0o777)
         yield Path(folder)
 

@@ -28,6 +28,7 @@ from seamlessflow.core.extensions.declarations import EnvironmentContext
 from seamlessflow.core.types.ids import IdKind
 from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.agents import keeper
+from seamlessflow_workers.agents.given import folders_named, private_size_mb
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.starts import Starts
 from seamlessflow_workers.agents.users import session_user
@@ -52,6 +53,7 @@ class _Report(msgspec.Struct, frozen=True):
 class CommandEnvironment:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = tuple(command)
+        self._private_mb = private_size_mb(os.environ)
         self._starts = Starts()
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
@@ -93,11 +95,14 @@ class CommandEnvironment:
         output: "_Tail",
         errors: "_Tail",
     ) -> asyncio.subprocess.Process:
+        exposed = () if user_id is None else (sys.prefix, sys.base_prefix)
         order = Order(
             parent_pid=os.getpid(),
             cores=sorted(os.sched_getaffinity(0)),
             user_id=user_id,
-            exposed=() if user_id is None else (sys.prefix, sys.base_prefix),
+            exposed=exposed,
+            kept=(*exposed, *folders_named(self._command, variables)),
+            private_mb=self._private_mb,
         )
         try:
             return await asyncio.create_subprocess_exec(

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+NONE_LEFT = 1  # exit code
+
 
 def end_descendants() -> None:
     """Kill and collect until this process has no children.
@@ -33,10 +35,13 @@ def end_all_of_user(user_id: int) -> None:
         pid = os.fork()
         if pid == 0:
             os.setresuid(user_id, user_id, user_id)
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                os._exit(NONE_LEFT)
             os._exit(0)
-        os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == NONE_LEFT:
+            return
         _collect()
         if not any(_user(entry) == user_id for entry in _processes()):
             return

@@ -2,10 +2,12 @@
 
 It takes `ORDER PROGRAM ARG...`, with the order as JSON (`Order`), and ends with the program's exit code or signal. It
 runs as a script by `python -I -S`, so that a session costs no imports. Invariants: the program runs as the user that
-the order names; every process that it started ends before this one does, even if it left its group, its session or its
-parent (this process is the subreaper, so orphans become its children); all of them also end with the runner.
+the order names, and can gain no right; of a user that runs only one session, nothing is there before and nothing stays;
+every process that it started ends before this one does, even if it left its group, its session or its parent (this
+process is the subreaper, so orphans become its children); all of them also end with the runner.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -15,11 +17,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from seamlessflow_workers.agents.keeper.descendants import end_all_of_user, end_descendants
+from seamlessflow_workers.agents.keeper.kernel import keyctl
+from seamlessflow_workers.agents.keeper.leftovers import leftovers_remove
 from seamlessflow_workers.agents.keeper.mounts import expose
 from seamlessflow_workers.agents.keeper.order import Order
+from seamlessflow_workers.agents.keeper.private_folders import common_folders, make_private
+from seamlessflow_workers.agents.keeper.privileges import bounds_drop, renounce
 from seamlessflow_workers.process.launch import bind_to_parent, subreaper_set
 
 EXIT_NOT_STARTED = 126
+KEYCTL_JOIN_SESSION_KEYRING = 1
 
 
 class _Ended(Exception):
@@ -33,6 +40,9 @@ def main(arguments: list[str]) -> None:
     try:
         bind_to_parent(parent_pid=order.parent_pid, death_signal=signal.SIGTERM)
         subreaper_set(is_subreaper=True)
+        if order.user_id is not None:
+            make_private(str(Path.cwd()), order.kept, size_mb=order.private_mb)
+            _sweep(order.user_id)
         if order.exposed:
             expose(order.exposed)
         status = _wait_for(_start(order, arguments[1:]))
@@ -66,9 +76,13 @@ def _become(order: Order, command: list[str], keeper_pid: int) -> None:
     os.setsid()
     os.sched_setaffinity(0, order.cores)
     if order.user_id is not None:
+        bounds_drop()
         os.setgroups([])
         os.setresgid(order.user_id, order.user_id, order.user_id)
         os.setresuid(order.user_id, order.user_id, order.user_id)
+    with contextlib.suppress(OSError):  # a kernel or a container without keys
+        keyctl(KEYCTL_JOIN_SESSION_KEYRING)
+    renounce()
     # After the change of user, which would reset it.
     bind_to_parent(parent_pid=keeper_pid, death_signal=signal.SIGKILL)
     # Python ignores these two, and an ignored signal stays ignored through exec.
@@ -96,8 +110,14 @@ def _wait_for(program: int) -> int:
 
 def _end_all(order: Order) -> None:
     if order.user_id is not None:
-        end_all_of_user(order.user_id)
+        _sweep(order.user_id)
     end_descendants()
+
+
+def _sweep(user_id: int) -> None:
+    """Leave nothing of a user that runs only one session: of this one, or of one whose keeper was killed."""
+    end_all_of_user(user_id)
+    leftovers_remove(user_id, common_folders())
 
 
 def _end_like(status: int) -> None:

@@ -11,9 +11,10 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from seamlessflow_workers.agents.keeper.kernel import CAP_SYS_ADMIN, call, has_capability
+
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16_384, 1 << 18
-CAP_SYS_ADMIN = 21
 MAY_PASS = stat.S_IXOTH
 
 
@@ -21,18 +22,18 @@ def expose(folders: Sequence[str]) -> None:
     """Make these folders reachable. Raises OSError."""
     hidden = {Path(folder).resolve() for folder in folders}
     barred = {folder: bar for folder in sorted(hidden) if (bar := _bar_above(folder)) is not None}
-    if not barred or not _has_capability(CAP_SYS_ADMIN):
+    if not barred or not has_capability(CAP_SYS_ADMIN):
         return
-    _call("unshare", CLONE_NEWNS)
-    _mount(None, Path("/"), flags=MS_REC | MS_PRIVATE)
+    call("unshare", CLONE_NEWNS)
+    mount(None, Path("/"), flags=MS_REC | MS_PRIVATE)
     # Opened first, so that they can be mounted after the folders above them are covered.
     opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in barred}
     for bar in set(barred.values()):
-        _mount("tmpfs", bar, kind="tmpfs", data="mode=755,size=64k")
+        mount("tmpfs", bar, kind="tmpfs", data="mode=755,size=64k")
     for folder, descriptor in opened.items():
         folder.mkdir(parents=True, exist_ok=True)
-        _mount(f"/proc/self/fd/{descriptor}", folder, flags=MS_BIND | MS_REC)
-        _mount(None, folder, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+        mount(f"/proc/self/fd/{descriptor}", folder, flags=MS_BIND | MS_REC)
+        mount(None, folder, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
         os.close(descriptor)
 
 
@@ -44,14 +45,7 @@ def _bar_above(folder: Path) -> Path | None:
     return None
 
 
-def _has_capability(number: int) -> bool:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
-    return False
-
-
-def _mount(
+def mount(
     source: str | Path | None,
     target: Path,
     *,
@@ -60,11 +54,4 @@ def _mount(
     data: str | None = None,
 ) -> None:
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
-    _call("mount", *texts, ctypes.c_ulong(flags), None if data is None else data.encode())
-
-
-def _call(name: str, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+    call("mount", *texts, ctypes.c_ulong(flags), None if data is None else data.encode())
