@@ -32,6 +32,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.agents.episode import EpisodeRules
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.rewards.graded import GradedEnvironment
+from seamlessflow_workers.agents.session_logs import SessionLogSender
 from seamlessflow_workers.agents.session_loop import SessionLoop
 from tests.benchmarks.report import Goal, Measured, Row
 from tests.fixtures.gateway_world import SECRET, GatewayWorld, database_migrate, gateway_world_made
@@ -155,7 +156,9 @@ async def trained(faults: Faults, num_groups: int) -> Trained:
         script = Script(faults)
         claims = world.make_phase(Role.AGENT)
         client = ScriptedRunner(
-            gateway_url=world.base_url, credential=phase_credential_sign(claims, secret=SECRET)
+            gateway_url=world.base_url,
+            control_plane_url="http://unused",
+            credential=phase_credential_sign(claims, secret=SECRET),
         )
         client.script = script
         section = EnvironmentSection(name="external", grading_timeout_s=GRADING_LIMIT_S)
@@ -170,6 +173,7 @@ async def trained(faults: Faults, num_groups: int) -> Trained:
                 least_room=GROUP_SIZE,
                 is_evaluation=False,
                 on_change=lambda: None,
+                logs=SessionLogSender(client.session_logs_send, limit_bytes=0),
             )
             leasing = asyncio.create_task(loop.lease_forever())
             try:

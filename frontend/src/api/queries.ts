@@ -4,6 +4,7 @@ import { ApiProblem, api, bodyOf, type Schemas } from "./client";
 import type { operations } from "./schema.gen";
 
 const NUM_RETRIES = 2;
+const OPEN_SESSION_EVERY_MS = 3000;
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -171,6 +172,7 @@ export function useSession(sessionId: string, withTokens: boolean) {
         }),
       ),
     placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.state === "open" ? OPEN_SESSION_EVERY_MS : false),
   });
 }
 

@@ -13,6 +13,8 @@ import yaml
 
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.identifiers import Identifier
+from seamlessflow.cli.job_logs import logs
 from seamlessflow.cli.submission_keys import submission_key
 from seamlessflow.client import Client, JobStopped, needs_attention
 from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
@@ -20,7 +22,7 @@ from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.sizing.memory_needs import size_text
 from seamlessflow.core.spec_submission import submitted_spec_parse
-from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.core.types.ids import IdKind
 from seamlessflow.runtime.yaml_documents import yaml_document
 
 TIME_OVER = 4  # exit code
@@ -38,17 +40,6 @@ _timeout_option = click.option(
     metavar="SECONDS",
     help="Stop waiting after this long, with exit code 4; the job continues.",
 )
-
-
-class JobId(click.ParamType[str]):
-    name = "job id"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            parse_id(IdKind.JOB, value)
-        except ValueError as error:
-            raise CliError(f"{error}; `seamlessflow jobs list` shows them", exit_code=2) from error
-        return value
 
 
 @click.command()
@@ -128,7 +119,7 @@ def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
 
 
 @jobs.command("show")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @_json_option
 def jobs_show(job_id: str, as_json: bool) -> None:
     """Show everything about one job, as YAML."""
@@ -140,7 +131,7 @@ def jobs_show(job_id: str, as_json: bool) -> None:
 
 
 @jobs.command("wait")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @_timeout_option
 @_json_option
 def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
@@ -150,7 +141,7 @@ def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
 
 
 @jobs.command("metrics")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @click.option(
     "--name", "names", multiple=True, help="Show only this metric; may be repeated. Default: all metrics."
 )
@@ -173,7 +164,7 @@ def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @jobs.command("audit")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 def jobs_audit(job_id: str) -> None:
     """Check that nothing was lost or duplicated, each batch is in the weights once, and the ledgers
     are complete."""
@@ -186,7 +177,7 @@ def jobs_audit(job_id: str) -> None:
 
 
 @jobs.command("stage")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @click.argument("stage")
 @click.option("--reason", default="", help="Reason, kept in the audit trail.")
 def jobs_stage(job_id: str, stage: str, reason: str) -> None:
@@ -197,7 +188,7 @@ def jobs_stage(job_id: str, stage: str, reason: str) -> None:
 
 
 @jobs.command("priority", context_settings={"ignore_unknown_options": True})
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @click.argument("priority", type=click.IntRange(-100, 100))
 @click.option("--reason", default="", help="Reason, kept in the audit trail.")
 def jobs_priority(job_id: str, priority: int, reason: str) -> None:
@@ -211,7 +202,7 @@ def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
     """Make a command that requests a state; `goals`: the states in which the request is fulfilled."""
 
     @click.command(verb, help=text)
-    @click.argument("job_id", type=JobId())
+    @click.argument("job_id", type=Identifier(IdKind.JOB))
     @click.option("--reason", default="", help="Reason, kept in the audit trail.")
     @click.option("--wait", is_flag=True, help=f"Wait until the job is {' or '.join(sorted(goals))}.")
     def command(job_id: str, reason: str, wait: bool) -> None:
@@ -236,7 +227,7 @@ jobs.add_command(
 
 
 @jobs.command("export")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @click.option("--version", type=click.IntRange(min=0), help="Policy version. Default: the latest.")
 @click.option(
     "--form",
@@ -260,7 +251,7 @@ def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> No
 
 
 @jobs.command("trajectories")
-@click.argument("job_id", type=JobId())
+@click.argument("job_id", type=Identifier(IdKind.JOB))
 @click.option(
     "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; it must not exist."
 )
@@ -272,6 +263,9 @@ def jobs_trajectories(job_id: str, output: Path) -> None:
         except OSError as error:
             raise CliError(f"cannot write to {output}: {error.strerror or error}") from error
     click.echo(f"the trajectories of {job_id} are in {output}")
+
+
+jobs.add_command(logs)
 
 
 def _asked_line(job: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ import httpx
 from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
 from seamlessflow.client.errors import ApiError, Json, refusal_read
 from seamlessflow.client.fleet import FleetCalls
+from seamlessflow.client.logs import LogCalls
 from seamlessflow.client.paths import segment
 from seamlessflow.client.stops import JobStopped, needs_attention
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
@@ -32,7 +33,7 @@ SUBMIT_PAUSES_S = (0.5, 2.0)
 _PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process that restarts
 
 
-class Client(FleetCalls):
+class Client(FleetCalls, LogCalls):
     """A client of the REST API, with one API token."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:

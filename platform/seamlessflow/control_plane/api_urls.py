@@ -16,12 +16,15 @@ from seamlessflow.control_plane.scheduling import queue_apis as queues
 from seamlessflow.control_plane.scheduling import share_apis as shares
 from seamlessflow.control_plane.storage import apis as storage
 from seamlessflow.control_plane.telemetry import metric_apis as metrics
+from seamlessflow.control_plane.telemetry import session_log_apis as session_logs
 from seamlessflow.control_plane.telemetry import summary_apis as summaries
 from seamlessflow.control_plane.uploads import apis as uploads
 
+register_converter(fields.GroupIdConverter, "group")
 register_converter(fields.JobIdConverter, "job")
 register_converter(fields.MachineIdConverter, "machine")
 register_converter(fields.PhaseIdConverter, "phase")
+register_converter(fields.SessionIdConverter, "session")
 register_converter(fields.TokenIdConverter, "token")
 
 urlpatterns = [
@@ -52,6 +55,7 @@ urlpatterns = [
     path("shares", shares.ShareListApi.as_view()),
     path("shares/<slug:slug>", shares.ShareEditApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
+    path("sessions/<session:session_id>/logs", session_logs.SessionLogsApi.as_view()),
     path("uploads", uploads.UploadApi.as_view()),
     path("jobs/<job:job_id>/trajectories/<str:table>", storage.JobTrajectoriesApi.as_view()),
     path("storage", storage.StorageApi.as_view()),

@@ -7,10 +7,14 @@ serve a turn of the session, and while this process itself is stopped, no clock 
 """
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from seamlessflow.core.environment.episodes import (
     BrokenEpisode,
@@ -20,6 +24,7 @@ from seamlessflow.core.environment.episodes import (
     Task,
 )
 from seamlessflow.core.environment.failures import FailureKind
+from seamlessflow.core.environment.output import SessionOutput, key_hide, output_listen
 from seamlessflow.core.environment.section import EnvironmentSection, OnTimeout
 from seamlessflow.core.environment.stages import FAILURE_OF, Stage, stages_listen
 from seamlessflow.core.protocol.data_plane import SessionFinish
@@ -70,11 +75,36 @@ async def run_episode(
     timeout_s: float,
     held_s: HeldSeconds,
     rules: EpisodeRules = USUAL_RULES,
+    output: SessionOutput | None = None,
 ) -> SessionFinish:
-    """Run a session. `held_s` returns how long the gateway held its turns; it is called only when time seems up."""
+    """Run a session, whose output goes to `output`.
+
+    `held_s` returns how long the gateway held its turns; it is called only when time seems up.
+    """
     clock = EpisodeClock({**rules.limits_s, Stage.AGENT: timeout_s})
     stages_listen(clock.stages)
-    work = asyncio.create_task(environment.run(task, policy))
+    work = _start(environment.run(task, policy), output)
+    finish = await _end(work, clock, session_id, rules, held_s, output)
+    if finish.failure is None:
+        return finish
+    return msgspec.structs.replace(finish, failure=key_hide(finish.failure.encode(), policy.api_key).decode())
+
+
+def _start(work: Coroutine[None, None, Outcome], output: SessionOutput | None) -> asyncio.Task[Outcome]:
+    """Start the work of an environment. What it prints is output; what this module logs is not."""
+    context = contextvars.copy_context()
+    context.run(output_listen, output)
+    return asyncio.create_task(work, context=context)
+
+
+async def _end(
+    work: asyncio.Task[Outcome],
+    clock: EpisodeClock,
+    session_id: UUID,
+    rules: EpisodeRules,
+    held_s: HeldSeconds,
+    output: SessionOutput | None,
+) -> SessionFinish:
     try:
         if (late := await _late_stage(work, clock, session_id, held_s)) is not None:
             return _late(session_id, late, rules)
@@ -85,6 +115,8 @@ async def run_episode(
         return _failed(session_id, str(error), error.kind or _kind_of(clock))
     except Exception as error:
         logger.warning("session %s failed", session_id, exc_info=True)
+        if output is not None:
+            output.write(traceback.format_exc().encode("utf-8", "replace"))
         return _failed(session_id, f"{type(error).__name__}: {error}", _kind_of(clock))
     finally:
         work.cancel()

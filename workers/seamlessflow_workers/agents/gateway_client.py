@@ -1,7 +1,7 @@
-"""The agent runner's client of the gateway: leases rollout groups, reports how sessions ended, asks for held time.
+"""The agent runner's client: leases rollout groups, reports how sessions ended, asks for held time, sends their logs.
 
-A client lives for one phase and carries its credential. Every call waits for a gateway that is away. A report may be
-repeated, because the gateway counts it once.
+A client lives for one phase and carries its credential. Every call to the gateway waits for one that is away. A report
+may be repeated, because the gateway counts it once. Logs go to the control plane, which nothing waits for.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,20 @@ from seamlessflow.core.protocol.data_plane import (
     SessionsHeldRequest,
     SessionsRefused,
 )
-from seamlessflow_workers.clients.http import post_until_answered
+from seamlessflow.core.protocol.worker import SessionLogs
+from seamlessflow_workers.clients.http import post_json, post_until_answered
 
 ANSWER_MARGIN_S = 30.0  # on top of the long poll
 FINISH_TIMEOUT_S = 30.0
+LOGS_TIMEOUT_S = 10.0
 
 
 class RunnerClient:
     """Use as `async with RunnerClient(...) as client`."""
 
-    def __init__(self, *, gateway_url: str, credential: str) -> None:
+    def __init__(self, *, gateway_url: str, control_plane_url: str, credential: str) -> None:
         root = f"{gateway_url.rstrip('/')}/runner/v1"
+        self._logs_url = f"{control_plane_url.rstrip('/')}/api/worker/v1/sessions/logs"
         self._lease_url = f"{root}/groups/lease"
         self._ended_url = f"{root}/sessions/ended"
         self._held_url = f"{root}/sessions/held"
@@ -76,3 +79,7 @@ class RunnerClient:
         request = SessionsEnded(finishes=list(finishes))
         raw = await post_until_answered(self._session, self._ended_url, request, timeout_s=FINISH_TIMEOUT_S)
         return {} if raw is None else msgspec.json.decode(raw, type=SessionsRefused).refused
+
+    async def session_logs_send(self, logs: SessionLogs) -> None:
+        """Send logs once. Raises FencedOff, RequestRefused, ServerUnavailable."""
+        await post_json(self._session, self._logs_url, logs, timeout_s=LOGS_TIMEOUT_S)

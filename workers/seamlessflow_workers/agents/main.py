@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.phase import AgentPhase, DrainSignal
+from seamlessflow_workers.agents.printed import PrintedBySessions
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 from seamlessflow_workers.process.launch import bind_to_parent
 
@@ -58,6 +60,7 @@ def main(make_environment: MakeEnvironment = environment_create) -> None:
     )
     arguments = parser.parse_args()
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
+    sys.stdout, sys.stderr = PrintedBySessions(sys.stdout), PrintedBySessions(sys.stderr)
     log_to_stderr()
     warm_process = msgspec.json.decode(arguments.warm_process.read_bytes(), type=WarmProcess)
     uvloop.run(_serve(arguments.control_fd, warm_process, make_environment))
@@ -98,6 +101,7 @@ class AgentRunner:
     ) -> None:
         self._make_environment = make_environment
         self._gateway_url = warm_process.gateway_url.rstrip("/")
+        self._control_plane_url = warm_process.control_plane_url
         self._spec = JobSpec.model_validate(warm_process.spec)
         self._writer = writer
         self._environment: Environment | None = None
@@ -158,7 +162,11 @@ class AgentRunner:
         policy_url = f"{self._gateway_url}/v1"
         if self._environment is None:
             self._environment = self._make_environment(self._spec.environment)
-        async with RunnerClient(gateway_url=self._gateway_url, credential=order.credential) as client:
+        async with RunnerClient(
+            gateway_url=self._gateway_url,
+            control_plane_url=self._control_plane_url,
+            credential=order.credential,
+        ) as client:
             self._client = client
             phase = AgentPhase(
                 spec=self._spec,

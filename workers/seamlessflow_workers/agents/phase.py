@@ -13,6 +13,7 @@ from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.agents.episode import EpisodeRules
 from seamlessflow_workers.agents.gateway_client import RunnerClient
+from seamlessflow_workers.agents.session_logs import SessionLogSender
 from seamlessflow_workers.agents.session_loop import SessionLoop
 
 DRAIN_GRACE_S = 2.0  # unless the order says otherwise
@@ -44,6 +45,9 @@ class AgentPhase:
         report: Callable[[Doing], None],
     ) -> None:
         self._report = report
+        self._logs = SessionLogSender(
+            client.session_logs_send, limit_bytes=spec.environment.session_log_bytes
+        )
 
         def loop(*, max_sessions: int, least_room: int, is_evaluation: bool) -> SessionLoop:
             return SessionLoop(
@@ -56,6 +60,7 @@ class AgentPhase:
                 least_room=least_room,
                 is_evaluation=is_evaluation,
                 on_change=self._report_doing,
+                logs=self._logs,
             )
 
         rollout, evaluation = spec.rollout, spec.evaluation
@@ -77,6 +82,10 @@ class AgentPhase:
 
     async def run(self, drained: DrainSignal) -> None:
         """Return once drained. Raises FencedOff, RequestRefused if the gateway will not serve this phase."""
+        async with self._logs:
+            await self._lease_until(drained)
+
+    async def _lease_until(self, drained: DrainSignal) -> None:
         grace_s = 0.0
         leasing = [asyncio.create_task(loop.lease_forever()) for loop in self._loops]
         waiting = asyncio.create_task(drained.wait())

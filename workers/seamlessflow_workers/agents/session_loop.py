@@ -13,10 +13,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 from seamlessflow.core.environment.episodes import Environment, PolicyEndpoint, Task
+from seamlessflow.core.environment.output import SessionOutput
 from seamlessflow.core.protocol.data_plane import GroupLeaseRequest, LeasedGroup, LeasedSession, SessionFinish
 from seamlessflow_workers.agents.episode import USUAL_RULES, EpisodeRules, run_episode
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.reports import Reports
+from seamlessflow_workers.agents.session_logs import SessionLogSender
 
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
@@ -40,8 +42,10 @@ class SessionLoop:
         least_room: int,
         is_evaluation: bool,
         on_change: Callable[[], None],
+        logs: SessionLogSender,
         rules: EpisodeRules = USUAL_RULES,
     ) -> None:
+        self._logs = logs
         self._timeout_s, self._rules = timeout_s, rules
         self._slots = asyncio.Semaphore(max_sessions)
         # There is always room for one group; the slots enforce the limit.
@@ -122,15 +126,22 @@ class SessionLoop:
     async def _run(self, task: Task, session: LeasedSession) -> SessionFinish:
         policy = PolicyEndpoint(base_url=session.base_url or self._policy_url, api_key=session.api_key)
         async with self._slots:
-            return await run_episode(
-                self._environment,
-                task,
-                policy,
-                session_id=session.session_id,
-                timeout_s=self._timeout_s,
-                rules=self._rules,
-                held_s=self._client.session_held_s,
-            )
+            with self._logs.open(session.session_id, key=session.api_key) as output:
+                return await self._run_episode(task, policy, session, output)
+
+    async def _run_episode(
+        self, task: Task, policy: PolicyEndpoint, session: LeasedSession, output: SessionOutput | None
+    ) -> SessionFinish:
+        return await run_episode(
+            self._environment,
+            task,
+            policy,
+            session_id=session.session_id,
+            timeout_s=self._timeout_s,
+            rules=self._rules,
+            held_s=self._client.session_held_s,
+            output=output,
+        )
 
     def _on_end(self, group_id: UUID, session_id: UUID, episode: asyncio.Task[SessionFinish]) -> None:
         del self._episodes[session_id]

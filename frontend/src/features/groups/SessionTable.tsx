@@ -19,6 +19,7 @@ export function SessionTable({ groupId, sessions }: { groupId: string; sessions:
             <th className="number">Turns</th>
             <th className="number">Sampled tokens</th>
             <th>Session</th>
+            <th>Output</th>
             <th>Reason</th>
           </tr>
         </thead>
@@ -38,6 +39,9 @@ export function SessionTable({ groupId, sessions }: { groupId: string; sessions:
                 <Link to={`/groups/${groupId}?session=${row.id}`} className="mono">
                   {row.id}
                 </Link>
+              </td>
+              <td>
+                <Link to={`/sessions/${row.id}`}>Output</Link>
               </td>
               <td>{row.reason || NONE}</td>
             </tr>

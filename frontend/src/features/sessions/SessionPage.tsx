@@ -13,6 +13,8 @@ import { decimal, integer } from "../../ui/words/format";
 import { Conversation } from "./Conversation";
 import { joinsFigure, joinsSaid } from "./joins";
 import { shownNodes } from "./nodes";
+import { lastLineSaid } from "./outputWords";
+import { SessionOutput } from "./SessionOutput";
 
 // Longer sessions are drawn without a box for each token.
 const MAX_DRAWN_TOKENS = 4000;
@@ -74,16 +76,27 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
             <Link to={`/groups/${session.group_id}?session=${sessionId}`}>group page</Link> shows the whole tree.
           </p>
         ) : null}
-        {session.reason ? (
-          <section className="card">
-            <div className="card-head">
-              <h2>Reason</h2>
-            </div>
-            <pre className="spec">{session.reason}</pre>
-          </section>
-        ) : null}
+        {session.reason ? <Reason session={session} /> : null}
         {nodes.length === 0 ? <p className="none">No turns were recorded.</p> : <Conversation nodes={nodes} />}
+        <SessionOutput session={session} spec={job?.spec} />
       </div>
     </>
+  );
+}
+
+function Reason({ session }: { session: Schemas["SessionDetailOutput"] }) {
+  const lastLine = lastLineSaid(session);
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h2>Reason</h2>
+      </div>
+      <pre className="spec wrapped">{session.reason}</pre>
+      {lastLine ? (
+        <p className="last-line" data-testid="last-line">
+          The last line that it printed: <code>{lastLine}</code>
+        </p>
+      ) : null}
+    </section>
   );
 }

@@ -39,7 +39,7 @@ from seamlessflow.control_plane.common.http.pages import (
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.jobs.serializers import EventOutput
 from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, job_ledger, machine_ledger
-from seamlessflow.control_plane.telemetry.log_selectors import log_read
+from seamlessflow.control_plane.telemetry.log_selectors import phase_log_read
 from seamlessflow.control_plane.telemetry.serializers import JobLedgerOutput, MachineLedgerOutput
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
@@ -195,7 +195,7 @@ class PhaseLogsApi(ProjectApi):
         """
         phase = phase_get_visible(access=self.access, phase_id=phase_id)
         offset = query_integer(request, "offset", default=0)
-        part = log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
+        part = phase_log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
         return Response(LogPartOutput(part).data)
 
 

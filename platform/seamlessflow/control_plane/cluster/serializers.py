@@ -7,6 +7,7 @@ from rest_framework import serializers
 from seamlessflow.control_plane.cluster.selectors import phases_ranked
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
+from seamlessflow.control_plane.telemetry.serializers import SessionLogOutput
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
@@ -132,21 +133,12 @@ class MachineRegisteredOutput(MachineOutput):
     token = serializers.CharField(help_text="Token for the supervisor. It is shown only in this answer.")
 
 
-class LogPartOutput(serializers.Serializer):
+class LogPartOutput(SessionLogOutput):
     streams = serializers.ListField(child=serializers.CharField())
     stream = serializers.CharField()
-    offset = serializers.IntegerField(
-        help_text="Offset where `text` begins: the requested one, or the next byte that is kept."
-    )
-    next_offset = serializers.IntegerField(help_text="Offset from which to continue.")
     num_missing_bytes = serializers.IntegerField(
         help_text=(
             "Number of bytes between the requested offset and `text` that are no longer kept. A log keeps its first "
             "MiB and its last 15 MiB."
         )
     )
-    end = serializers.IntegerField(
-        help_text="Number of bytes written so far, including those that are no longer kept."
-    )
-    truncated = serializers.BooleanField(help_text="Whether more follows at `next_offset`.")
-    text = serializers.CharField()

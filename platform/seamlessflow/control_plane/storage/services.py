@@ -24,6 +24,7 @@ from seamlessflow.control_plane.storage.deletions import removals_mark
 from seamlessflow.control_plane.storage.measuring import usage_measure
 from seamlessflow.control_plane.storage.models import RetentionPolicy
 from seamlessflow.control_plane.storage.selectors import job_facts, policy_of, upload_facts
+from seamlessflow.control_plane.storage.session_logs import session_logs_bound
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.retention.planner import PlannedRemoval, UploadFacts, retention_plan
 from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, settings_check
@@ -88,6 +89,7 @@ def retention_apply(*, now: datetime) -> int:
         events_age(now=now)
         metrics_age(now=now)
         ledger_age(now=now)
+        session_logs_bound()
         removals_carry_out(now=now)
     return marked
 

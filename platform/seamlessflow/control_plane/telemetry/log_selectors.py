@@ -1,11 +1,12 @@
-"""Reads a phase's output by offset.
+"""Reads what a phase or a session printed, by offset.
 
 Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a part has no gap; if
 it begins later than requested, it says how many bytes are missing before it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from uuid import UUID
 
 from django.db.models import F, QuerySet
 
@@ -19,11 +20,9 @@ MAX_READ_BYTES = 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class LogPart:
     """A part of a log. `text` begins at `offset`, `num_missing_bytes` after the requested one. `end`: bytes of the
-    stream.
+    log.
     """
 
-    streams: list[str]
-    stream: str
     offset: int
     next_offset: int
     num_missing_bytes: int
@@ -35,22 +34,39 @@ class LogPart:
         return self.next_offset < self.end
 
 
-def log_read(*, phase: Phase, stream: str | None, offset: int) -> LogPart:
+@dataclass(frozen=True, slots=True)
+class PhaseLogPart(LogPart):
+    """A part of one of the streams of a phase."""
+
+    streams: list[str]
+    stream: str
+
+
+def phase_log_read(*, phase: Phase, stream: str | None, offset: int) -> PhaseLogPart:
     """Read at most `MAX_READ_BYTES` from `offset` on, of the first stream by name if none is given."""
-    streams = sorted(LogChunk.objects.filter(phase=phase).values_list("stream", flat=True).distinct())
+    of_phase = LogChunk.objects.filter(phase=phase, session_id=None)
+    streams = sorted(of_phase.values_list("stream", flat=True).distinct())
     if stream is not None and streams and stream not in streams:
         raise field_error(
             "stream", f"{stream!r} is not a stream of this phase; accepted: {', '.join(streams)}"
         )
     chosen = stream or (streams[0] if streams else "")
-    chunks = LogChunk.objects.filter(phase=phase, stream=chosen).annotate(end=F("offset") + F("num_bytes"))
+    part = _read(of_phase.filter(stream=chosen), offset)
+    return PhaseLogPart(**asdict(part), streams=streams, stream=chosen)
+
+
+def session_log_read(*, session_id: UUID, offset: int) -> LogPart:
+    """Read at most `MAX_READ_BYTES` from `offset` on."""
+    return _read(LogChunk.objects.filter(session_id=session_id), offset)
+
+
+def _read(log: QuerySet[LogChunk], offset: int) -> LogPart:
+    chunks = log.annotate(end=F("offset") + F("num_bytes"))
     end = chunks.order_by("-offset").values_list("end", flat=True).first() or 0
     first = chunks.filter(end__gt=offset).order_by("offset").values_list("offset", flat=True).first()
     begin = offset if first is None else max(offset, first)
     data = b"".join(_touching(chunks.filter(end__gt=begin), begin))[:MAX_READ_BYTES]
     return LogPart(
-        streams=streams,
-        stream=chosen,
         offset=begin,
         next_offset=begin + len(data),
         num_missing_bytes=begin - offset,

@@ -81,11 +81,15 @@ class LedgerInterval(models.Model):
 
 
 class LogChunk(models.Model):
-    """Bytes of a phase's output from `offset` on. If two chunks do not touch, the bytes between them were not kept."""
+    """Bytes of what a phase or one of its sessions printed, from `offset` on.
+
+    If two chunks do not touch, the bytes between them were not kept.
+    """
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
     phase = models.ForeignKey("scheduling.Phase", on_delete=models.CASCADE, related_name="log_chunks")
+    session_id = models.UUIDField(null=True, help_text="Null: the log of the phase itself.")
     stream = models.CharField(max_length=16)
     offset = models.PositiveBigIntegerField()
     num_bytes = models.PositiveIntegerField()
@@ -93,7 +97,18 @@ class LogChunk(models.Model):
     at = StoredAtField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["phase", "stream", "offset"], name="log_chunk_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["phase", "stream", "offset"],
+                condition=models.Q(session_id=None),
+                name="log_chunk_of_phase_once",
+            ),
+            models.UniqueConstraint(
+                fields=["session_id", "offset"],
+                condition=models.Q(session_id__isnull=False),
+                name="log_chunk_of_session_once",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.stream} from {self.offset}"

@@ -125,3 +125,21 @@ class SummaryOutput(serializers.Serializer):
         allow_null=True, help_text="Null if the job's trajectories were deleted before it was counted."
     )
     max_gap_s = serializers.FloatField(allow_null=True)
+
+
+class SessionLogOutput(serializers.Serializer):
+    offset = serializers.IntegerField(
+        help_text="Offset where `text` begins: the requested one, or the next byte that is kept."
+    )
+    next_offset = serializers.IntegerField(help_text="Offset from which to continue.")
+    num_missing_bytes = serializers.IntegerField(
+        help_text=(
+            "Number of bytes between the requested offset and `text` that are no longer kept. A session keeps "
+            "`environment.session_log_bytes` of what it prints, half from the beginning and half from the end."
+        )
+    )
+    end = serializers.IntegerField(
+        help_text="Number of bytes written so far, including those that are no longer kept."
+    )
+    truncated = serializers.BooleanField(help_text="Whether more follows at `next_offset`.")
+    text = serializers.CharField()

@@ -82,7 +82,7 @@ def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost:
 
 
 def _log_end(phase: Phase, stream: str) -> int:
-    chunks = LogChunk.objects.filter(phase=phase, stream=stream)
+    chunks = LogChunk.objects.filter(phase=phase, session_id=None, stream=stream)
     last = chunks.order_by("-offset").annotate(end=F("offset") + F("num_bytes")).values_list("end", flat=True)
     return next(iter(last[:1]), 0)
 
@@ -92,5 +92,5 @@ def _log_trim(phase: Phase, stream: str, *, end: int) -> None:
     begin = log_tail_begin(end, head_bytes=LOG_HEAD_BYTES, tail_bytes=LOG_TAIL_BYTES)
     if begin > LOG_HEAD_BYTES:
         LogChunk.objects.filter(
-            phase=phase, stream=stream, offset__gte=LOG_HEAD_BYTES, offset__lt=begin
+            phase=phase, session_id=None, stream=stream, offset__gte=LOG_HEAD_BYTES, offset__lt=begin
         ).delete()

@@ -1,5 +1,7 @@
 """REST API of rollout groups, sessions with their trees, evaluations, and the audit of a job. Read-only."""
 
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
@@ -15,10 +17,13 @@ from seamlessflow.control_plane.common.http.pages import (
     page_serializer,
     query_integer,
 )
+from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
 from seamlessflow.control_plane.trajectories.join_selectors import session_joins_get
+from seamlessflow.control_plane.trajectories.last_lines import last_lines_get
+from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.control_plane.trajectories.selectors import (
     MAX_NODES,
     group_get_visible,
@@ -90,12 +95,12 @@ class GroupDetailApi(ProjectApi):
         """Show a rollout group: its task and its sessions with their rewards."""
         group = group_get_visible(access=self.access, group_id=group_id)
         sessions = list(group_session_list(group=group))
-        joins = session_joins_get(sessions, job=group.job)
+        context = _context(sessions, group.job)
         detail = {
             "job_id": show_id(IdKind.JOB, group.job_id),
             "job_name": group.job.name,
             "task": group.task,
-            "sessions": SessionOutput(sessions, many=True, context={"joins": joins}).data,
+            "sessions": SessionOutput(sessions, many=True, context=context).data,
         }
         return Response(dict(GroupOutput(group).data) | detail)
 
@@ -127,8 +132,8 @@ class SessionDetailApi(ProjectApi):
             "truncated": len(nodes) > len(page),
             "next_node": nodes[MAX_NODES]["node_index"] if len(nodes) > len(page) else None,
         }
-        joins = session_joins_get([session], job=session.job)
-        return Response(dict(SessionOutput(session, context={"joins": joins}).data) | detail)
+        context = _context([session], session.job)
+        return Response(dict(SessionOutput(session, context=context).data) | detail)
 
 
 class JobAuditApi(ProjectApi):
@@ -141,6 +146,10 @@ class JobAuditApi(ProjectApi):
         """
         report = job_audit(job_get_visible(access=self.access, job_id=job_id))
         return Response(AuditOutput(report).data)
+
+
+def _context(sessions: Sequence[Session], job: Job) -> dict[str, Any]:
+    return {"joins": session_joins_get(sessions, job=job), "last_lines": last_lines_get(sessions)}
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -50,7 +50,7 @@ class JoinsOutput(serializers.Serializer):
 
 
 class SessionOutput(serializers.Serializer):
-    """Its context has `joins`: those of each session by identifier."""
+    """Its context has `joins` and `last_lines`: those of each session by identifier."""
 
     id = ShownIdField(IdKind.SESSION)
     group_id = ShownIdField(IdKind.GROUP)
@@ -59,6 +59,9 @@ class SessionOutput(serializers.Serializer):
     attempt = serializers.IntegerField()
     state = serializers.CharField()
     reason = serializers.CharField()
+    last_line = serializers.SerializerMethodField(
+        help_text="The last line that a failed session printed; null for all others, and if it printed nothing."
+    )
     reward = serializers.FloatField(allow_null=True)
     is_timeout = serializers.BooleanField()
     is_late = serializers.BooleanField()
@@ -68,6 +71,10 @@ class SessionOutput(serializers.Serializer):
     joins = serializers.SerializerMethodField(help_text="Null if the trajectories were deleted.")
     opened_at = serializers.DateTimeField()
     closed_at = serializers.DateTimeField(allow_null=True)
+
+    def get_last_line(self, session: Session) -> str | None:
+        found: str | None = self.context["last_lines"].get(session.id)
+        return found
 
     @extend_schema_field(JoinsOutput(allow_null=True))
     def get_joins(self, session: Session) -> JoinsRow | None:

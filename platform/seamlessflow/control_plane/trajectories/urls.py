@@ -1,8 +1,7 @@
-"""Routes of trajectories under `/api/v1`; the converter `job` is registered by the module that includes this one."""
+"""Routes of trajectories under `/api/v1`; their converters are registered by the module that includes this one."""
 
-from django.urls import path, register_converter
+from django.urls import path
 
-from seamlessflow.control_plane.common.http.fields import _IdConverter
 from seamlessflow.control_plane.trajectories.apis import (
     GroupDetailApi,
     JobAuditApi,
@@ -16,19 +15,6 @@ from seamlessflow.control_plane.trajectories.forest_apis import (
     SessionNodeApi,
     SessionTokensApi,
 )
-from seamlessflow.core.types.ids import IdKind
-
-
-class GroupIdConverter(_IdConverter):
-    kind = IdKind.GROUP
-
-
-class SessionIdConverter(_IdConverter):
-    kind = IdKind.SESSION
-
-
-register_converter(GroupIdConverter, "group")
-register_converter(SessionIdConverter, "session")
 
 urlpatterns = [
     path("jobs/<job:job_id>/groups", JobGroupListApi.as_view()),

@@ -19,6 +19,7 @@ from seamlessflow.control_plane.common.http.problems import data_refused, databa
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
+from seamlessflow.control_plane.telemetry.session_logs import session_logs_store
 from seamlessflow.control_plane.worker_protocol.authentication import (
     join_authenticate,
     machine_authenticate,
@@ -33,10 +34,11 @@ from seamlessflow.core.protocol.worker import (
     Joined,
     MetricReport,
     Publication,
+    SessionLogs,
 )
 from seamlessflow.core.types.ledger import LedgerState
 
-Body = TypeVar("Body", Heartbeat, Join, Publication, MetricReport)
+Body = TypeVar("Body", Heartbeat, Join, Publication, MetricReport, SessionLogs)
 Arguments = ParamSpec("Arguments")
 # The version spoken here and the one before it.
 # Version 1 was never released. After the first release the previous version is accepted as well.
@@ -101,6 +103,17 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not live.exists():
         raise conflict("the phase is over; its machine may have a newer lease")
     metrics_record(job_id=claims.job_id, project_id=claims.project_id, step=body.step, values=body.values)
+    return HttpResponse(status=HTTPStatus.NO_CONTENT)
+
+
+@worker_view
+def session_logs(request: HttpRequest) -> HttpResponse:
+    """Store what sessions of the phase's job printed. A phase that is over may still report its last ones."""
+    claims = phase_authenticate(request)
+    phase = Phase.objects.filter(id=claims.phase_id, fence=claims.fence).first()
+    if phase is None:
+        raise conflict("the phase does not exist any more")
+    session_logs_store(phase=phase, logs=_decode(request, SessionLogs).logs)
     return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 

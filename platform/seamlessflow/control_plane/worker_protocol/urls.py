@@ -9,5 +9,6 @@ urlpatterns = [
     path("heartbeat", worker_apis.heartbeat),
     path("publications", worker_apis.publications),
     path("metrics", worker_apis.metrics),
+    path("sessions/logs", worker_apis.session_logs),
     path("phases/<uuid:phase_id>/logs", worker_apis.phase_logs),
 ]

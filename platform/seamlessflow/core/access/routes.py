@@ -70,6 +70,7 @@ _READS = (
     _SESSION,
     f"{_SESSION}/nodes/<int:index>",
     f"{_SESSION}/tokens",
+    f"{_SESSION}/logs",
 )
 _OPERATIONS: Routes = {
     **{("GET", route): Operation.PROJECT_READ for route in _READS},
@@ -113,6 +114,7 @@ WEB_ROUTES: Routes = {
     ("POST", WORKER_API + "phases/<uuid:phase_id>/logs"): Caller.MACHINE,
     ("POST", WORKER_API + "publications"): Caller.PHASE,
     ("POST", WORKER_API + "metrics"): Caller.PHASE,
+    ("POST", WORKER_API + "sessions/logs"): Caller.PHASE,
     ("GET", "favicon.ico"): Caller.ANYBODY,
     ("GET", "signin"): Caller.ANYBODY,
     ("GET", "signin/<str:secret>"): Caller.ANYBODY,

@@ -11,6 +11,7 @@ from seamlessflow.core.spec_section import InstalledName, Reference, SpecSection
 
 OWN_LOOPS = ("command", "external")  # their agents are programs that the platform does not know
 OWN_LOOP_TURNS = 1000
+MAX_SESSION_LOG_BYTES = 1 << 20
 UNMANAGED = ("external", "none")  # the platform runs no agents for these
 
 
@@ -89,6 +90,9 @@ class EnvironmentSection(SpecSection):
     grading_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """How many seconds the grading of a session may take. A judge that takes longer has failed: the session gets no
     reward and runs again."""
+    session_log_bytes: Annotated[int, Field(ge=0, le=MAX_SESSION_LOG_BYTES)] = 65_536
+    """How much of what a session prints is kept as its log, half of it from the beginning and half from the end. 0
+    keeps nothing."""
 
     num_machines: AgentMachines = AgentMachines()
     """How many machines run the job's agents. A machine runs agents of several jobs."""

@@ -5,7 +5,8 @@ warm processes). A doorbell only makes the supervisor send its next heartbeat at
 changes nothing.
 
 Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
-`POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
+`POST /publications` (Publication → PublicationReply, 409 when fenced off), `POST /metrics` (MetricReport → 204) and
+`POST /sessions/logs` (SessionLogs → 204: what sessions have printed so far);
 by the machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: the sender
 has lost this many bytes before `offset`, so the log continues after a gap); by the installation's join token:
 `POST /join` (Join → Joined, 409 while another host uses the name).
@@ -236,3 +237,19 @@ class MetricReport(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     step: int
     values: dict[str, float]
+
+
+class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of all that a session has printed so far. It replaces what was reported earlier."""
+
+    session_id: UUID
+    end: int  # number of bytes that the session has printed
+    head: bytes  # the first ones
+    tail: bytes = b""  # the last ones, up to `end`, if the head does not hold all
+
+
+class SessionLogs(msgspec.Struct, frozen=True, kw_only=True):
+    """Logs of sessions of the phase's job."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    logs: list[SessionLog]

@@ -26,6 +26,7 @@ from seamlessflow.core.protocol.worker import (
     MetricReport,
     Publication,
     PublicationReply,
+    SessionLogs,
 )
 
 JOIN_TOKEN, MACHINE_TOKEN, PHASE_CREDENTIAL = "joinToken", "machineToken", "phaseCredential"
@@ -111,6 +112,19 @@ CONTROL_PLANE = [
         security=PHASE_CREDENTIAL,
         body=MetricReport,
         answers={204: Answer("The values are stored."), **_COMMON, **_FENCED},
+    ),
+    Operation(
+        method="post",
+        path="/api/worker/v1/sessions/logs",
+        name="session_logs_store",
+        summary="Report what sessions have printed",
+        description=(
+            "Each log replaces the one that was reported earlier, unless that was longer. `head` and `tail` are in "
+            "base64. Logs of sessions of other jobs are ignored."
+        ),
+        security=PHASE_CREDENTIAL,
+        body=SessionLogs,
+        answers={204: Answer("The logs are stored."), **_COMMON, **_FENCED},
     ),
     Operation(
         method="post",

@@ -54,6 +54,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             may_be_none=False,
         ),
         "logs_days": _days(30, "Delete the logs of a job this long after it ends."),
+        "session_logs_mib": Setting(
+            1024,
+            0,
+            1_048_576,
+            "MiB",
+            "Of the logs of its sessions, a job keeps this much, from the newest on. The others are deleted hourly.",
+        ),
         "events_days": _days(
             180, "Delete events that are older than this, except those of running jobs.", minimum=1
         ),

@@ -1,50 +1,60 @@
-"""What a session's program printed is in the log of the agents, whether it succeeded, failed or was cut short."""
+"""What a session's program prints is the output of its session, whether it succeeds, fails or is cut short."""
 
-import logging
 from uuid import UUID
 
 import pytest
 
-from seamlessflow.core.environment.episodes import BrokenEpisode, PolicyEndpoint
+from seamlessflow.core.environment.episodes import PolicyEndpoint
+from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow_workers.agents import starts
 from seamlessflow_workers.agents.environments.command import CommandEnvironment
 from seamlessflow_workers.agents.episode import run_episode
+from seamlessflow_workers.agents.session_log import SessionLogBuffer
 
+SESSION = UUID(int=1)
 POLICY = PolicyEndpoint(base_url="http://127.0.0.1:1/v1", api_key="sfs_abc123_secret")
 
 
-def agent(script: str) -> CommandEnvironment:
-    return CommandEnvironment(["sh", "-c", script])
+async def held_s(_session_id: UUID) -> float:
+    return 0.0
 
 
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "seamlessflow_workers")
-    return caplog
-
-
-async def test_the_output_of_a_session_that_ran_is_kept(log: pytest.LogCaptureFixture) -> None:
-    await agent("""echo "step 1"; echo "a warning" >&2; echo '{"reward": 1}'""").run({}, POLICY)
-    assert "output of session ses_abc123:\nstep 1" in log.text
-    assert "errors of session ses_abc123:\na warning" in log.text
-
-
-async def test_the_output_of_a_session_that_failed_is_kept(log: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(BrokenEpisode):
-        await agent("echo 'no such tool' >&2; exit 3").run({}, POLICY)
-    assert "errors of session ses_abc123:\nno such tool" in log.text
-
-
-async def test_the_output_of_a_session_that_was_cut_short_is_kept(
-    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(starts, "START_S", 60.0)  # the clock begins with the first line of output
-
-    async def held_s(session_id: UUID) -> float:
-        return 0.0
-
+async def session_of(script: str, *, timeout_s: float = 30.0) -> tuple[SessionFinish, str]:
+    buffer = SessionLogBuffer(SESSION, key=POLICY.api_key, limit_bytes=4096)
     finish = await run_episode(
-        agent("echo thinking; sleep 60"), {}, POLICY, session_id=UUID(int=1), timeout_s=0.2, held_s=held_s
+        CommandEnvironment(["sh", "-c", script]),
+        {},
+        POLICY,
+        session_id=SESSION,
+        timeout_s=timeout_s,
+        held_s=held_s,
+        output=buffer,
     )
+    buffer.complete()
+    return finish, buffer.log().head.decode()
+
+
+async def test_the_output_of_a_session_that_ran_is_kept() -> None:
+    finish, log = await session_of("""echo "step 1"; echo "a warning" >&2; echo '{"reward": 1}'""")
+    assert finish.reward == 1.0
+    assert sorted(log.splitlines()) == ["a warning", "step 1", '{"reward": 1}']
+
+
+async def test_the_output_of_a_session_that_failed_is_kept() -> None:
+    finish, log = await session_of("echo 'no such tool' >&2; exit 3")
+    assert finish.failure == "sh exited with code 3: no such tool"
+    assert log == "no such tool\n"
+
+
+async def test_the_output_of_a_session_that_was_cut_short_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "START_S", 60.0)  # the clock begins with the first line of output
+    finish, log = await session_of("echo thinking; sleep 60", timeout_s=0.2)
     assert finish.is_timeout
-    assert "output of session ses_abc123:\nthinking" in log.text
+    assert log == "thinking\n"
+
+
+async def test_an_agent_that_prints_its_environment_does_not_show_its_key() -> None:
+    finish, log = await session_of("env | grep API_KEY; env >&2; exit 1")
+    assert "OPENAI_API_KEY=[key of the session]" in log
+    assert POLICY.api_key not in log
+    assert POLICY.api_key not in str(finish.failure)

@@ -30,7 +30,9 @@ async def test_a_lease_that_is_asked_for_again_states_the_sessions_that_the_runn
     monkeypatch.setattr(http, "FIRST_PAUSE_S", 0.0)
     request = GroupLeaseRequest(max_sessions=4)
 
-    async with RunnerClient(gateway_url="http://gateway", credential="") as client:
+    async with RunnerClient(
+        gateway_url="http://gateway", control_plane_url="http://platform", credential=""
+    ) as client:
         await client.groups_lease(request, held=HELD)
 
     assert sent == [request, *[msgspec.structs.replace(request, held=HELD)] * 2]

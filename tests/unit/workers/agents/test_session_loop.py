@@ -13,6 +13,7 @@ from seamlessflow.core.protocol.data_plane import (
     LeasedSession,
 )
 from seamlessflow_workers.agents import session_loop
+from seamlessflow_workers.agents.session_logs import SessionLogSender
 from seamlessflow_workers.agents.session_loop import SessionLoop
 
 SESSIONS = [UUID(int=1), UUID(int=2)]
@@ -44,6 +45,9 @@ class Gateway:
         await asyncio.Event().wait()
         raise AssertionError("cancelled before")
 
+    async def session_logs_send(self, _logs: Any) -> None:
+        raise AssertionError("no log is kept")
+
     async def session_held_s(self, _session_id: UUID) -> float:
         return 0.0
 
@@ -71,6 +75,7 @@ async def gateway_asked_twice() -> Gateway:
         least_room=2,
         is_evaluation=False,
         on_change=lambda: None,
+        logs=SessionLogSender(client.session_logs_send, limit_bytes=0),
     )
     leasing = asyncio.create_task(loop.lease_forever())
     try:

@@ -4,7 +4,7 @@ The program gets OPENAI_BASE_URL and OPENAI_API_KEY (or the variables by which c
 the same policy) and SEAMLESSFLOW_TASK (JSON) in its environment and runs in its own
 empty folder, which is removed afterwards; if the runner is root, as a user that no other session has. Invariant: when
 `run` returns or is cancelled, the program and every process that it started are gone, including those that left its
-session (`agents.keeper`); they also end with this process. The ends of what a program printed are in this log.
+session (`agents.keeper`); they also end with this process. What a program prints is the output of its session.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.output import key_hide, output_stream
 from seamlessflow.core.environment.stages import Stage, stage
 from seamlessflow.core.extensions.declarations import EnvironmentContext
-from seamlessflow.core.types.ids import IdKind
 from seamlessflow.runtime.pipe_reader import PipeReader
 from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.given import folders_named, private_size_mb
@@ -39,7 +39,6 @@ KEEPER_GRACE_S = 5.0
 OUTPUT_TAIL_BYTES = 65_536  # of standard output, in which the outcome is searched
 ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
-LOGGED_CHARACTERS = 4_000  # of each stream of a session
 CLOSE_GRACE_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -61,12 +60,10 @@ class CommandEnvironment:
             contextlib.closing(_Tail(OUTPUT_TAIL_BYTES)) as output,
             contextlib.closing(_Tail(ERROR_TAIL_BYTES)) as errors,
         ):
-            try:
-                code = await self._run_to_end(task, policy, output, errors)
-                await asyncio.gather(output.wait_closed(), errors.wait_closed())
-            finally:
-                _log_output(policy, output.data, errors.data)
-            return _outcome(self._command[0], code, output.data, errors.data)
+            code = await self._run_to_end(task, policy, output, errors)
+            await asyncio.gather(output.wait_closed(), errors.wait_closed())
+            said = (key_hide(tail.data, policy.api_key) for tail in (output, errors))
+            return _outcome(self._command[0], code, *said)
 
     async def _run_to_end(self, task: Task, policy: PolicyEndpoint, output: "_Tail", errors: "_Tail") -> int:
         async with contextlib.AsyncExitStack() as stack:
@@ -127,7 +124,7 @@ def create(context: EnvironmentContext) -> CommandEnvironment:
 
 
 class _Tail:
-    """Keeps the last bytes that came through a pipe.
+    """Keeps the last bytes that came through a pipe, and hands all of them to the log of the session.
 
     It replaces asyncio's own pipes, with which waiting for a process also waits for others that inherited its output.
     """
@@ -138,6 +135,7 @@ class _Tail:
         self.has_data = asyncio.Event()
         read_end, self.write_end = os.pipe()
         self._is_write_end_open = True
+        self._write = output_stream()
         self._reader = PipeReader(read_end, self._take)
 
     def close_write_end(self) -> None:
@@ -155,6 +153,7 @@ class _Tail:
 
     def _take(self, data: bytes) -> None:
         self.data = (self.data + data)[-self._limit_bytes :]
+        self._write(data)
         self.has_data.set()
 
 
@@ -167,14 +166,6 @@ async def _first_sign(output: _Tail, errors: _Tail) -> None:
     finally:
         for each in waiting:
             each.cancel()
-
-
-def _log_output(policy: PolicyEndpoint, output: bytes, errors: bytes) -> None:
-    """Write the ends of what a session's program printed to the log of the agents' phase."""
-    session = f"{IdKind.SESSION}_{policy.api_key.removeprefix('sfs_').partition('_')[0]}"
-    for name, tail in (("output", output), ("errors", errors)):
-        if text := tail.decode("utf-8", "replace").strip()[-LOGGED_CHARACTERS:]:
-            logger.info("%s of session %s:\n%s", name, session, text)
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ function headingOf(phase: PhaseRow): string {
 }
 
 /** A long log keeps its beginning and its newest lines. The lines between them are deleted. */
-function gapSaid(numMissing: number): string {
+export function gapSaid(numMissing: number): string {
   return numMissing > 0 ? `\n── ${bytes(numMissing)} no longer kept ──\n` : "";
 }
 

@@ -58,6 +58,14 @@ class PhaseIdConverter(_IdConverter):
     kind = IdKind.PHASE
 
 
+class GroupIdConverter(_IdConverter):
+    kind = IdKind.GROUP
+
+
+class SessionIdConverter(_IdConverter):
+    kind = IdKind.SESSION
+
+
 class TokenIdConverter(_IdConverter):
     kind = IdKind.TOKEN
 
