@@ -9,7 +9,9 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.cli import job_logs
+from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.main import cli, exit_code_of
+from seamlessflow.client import ApiError
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -57,7 +59,7 @@ class World:
 
     def refused(self, *options: str) -> tuple[int, str]:
         exception = self.run(*options).exception
-        assert isinstance(exception, Exception)
+        assert isinstance(exception, CliError | ApiError), exception
         return exit_code_of(exception), str(exception)
 
 
@@ -96,7 +98,7 @@ def test_a_session_is_followed_until_it_has_ended(world: World, monkeypatch: pyt
         world.session_prints(b"begin\nend\n", end=10)
         Session.objects.filter(id=world.session.id).update(state="closed")
 
-    monkeypatch.setattr(job_logs.time, "sleep", more)
+    monkeypatch.setattr("seamlessflow.cli.job_logs.time.sleep", more)
     monkeypatch.setattr(job_logs, "SHIPPING_S", 0.0)
     world.session_prints(b"begin\n", end=6)
     printed = world.run("--session", show_id(IdKind.SESSION, world.session.id), "--follow")

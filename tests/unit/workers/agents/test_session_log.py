@@ -99,7 +99,7 @@ async def test_a_log_is_sent_once_its_session_has_ended() -> None:
 
 async def test_a_session_that_still_runs_is_sent_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     platform, now_s = ControlPlane(), 1000.0
-    monkeypatch.setattr(session_logs.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr("seamlessflow_workers.agents.session_logs.time.monotonic", lambda: now_s)
     sender = SessionLogSender(platform.send, limit_bytes=100)
     with sender.open(SESSION, key=KEY) as output:
         assert output is not None
