@@ -17,6 +17,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.types.ids import IdKind
 
 STOPPED = TERMINAL_JOB_STATES | {JobState.PAUSED}
+NOTHING = "nothing has been printed; what an agent prints is in the log of its session (--session)"
 POLL_S = 1.0
 SHIPPING_S = 3.0  # the last lines may arrive this long after the end
 
@@ -47,7 +48,7 @@ def logs(job_id: str, session: str | None, phase: str | None, follow: bool) -> N
             client.job_get(job_id)
             _print(printer, functools.partial(_of_phases, client, job_id, phase), follow=follow)
         if printer.is_empty:
-            click.echo("nothing has been printed", err=True)
+            click.echo("nothing has been printed" if session else NOTHING, err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def test_the_logs_of_all_phases_follow_one_another(world: World) -> None:
 
 def test_a_job_that_printed_nothing_says_so_beside_its_output(world: World) -> None:
     printed = world.run()
-    assert (printed.stdout, printed.stderr) == ("", "nothing has been printed\n")
+    assert (printed.stdout, printed.stderr) == ("", f"{job_logs.NOTHING}\n")
 
 
 def test_a_session_is_followed_until_it_has_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

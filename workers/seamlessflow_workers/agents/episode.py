@@ -28,6 +28,7 @@ from seamlessflow.core.environment.output import SessionOutput, key_hide, output
 from seamlessflow.core.environment.section import EnvironmentSection, OnTimeout
 from seamlessflow.core.environment.stages import FAILURE_OF, Stage, stages_listen
 from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow_workers.agents.episode_clock import EpisodeClock
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
@@ -87,7 +88,9 @@ async def run_episode(
     finish = await _end(work, clock, session_id, rules, held_s, output)
     if finish.failure is None:
         return finish
-    return msgspec.structs.replace(finish, failure=key_hide(finish.failure.encode(), policy.api_key).decode())
+    failure = key_hide(finish.failure.encode("utf-8", "replace"), policy.api_key).decode()
+    logger.warning("session %s failed: %s", show_id(IdKind.SESSION, session_id), failure)
+    return msgspec.structs.replace(finish, failure=failure)
 
 
 def _start(work: Coroutine[None, None, Outcome], output: SessionOutput | None) -> asyncio.Task[Outcome]:
@@ -114,8 +117,9 @@ async def _end(
     except BrokenEpisode as error:
         return _failed(session_id, str(error), error.kind or _kind_of(clock))
     except Exception as error:
-        logger.warning("session %s failed", session_id, exc_info=True)
-        if output is not None:
+        if output is None:
+            logger.warning("session %s failed", session_id, exc_info=True)
+        else:
             output.write(traceback.format_exc().encode("utf-8", "replace"))
         return _failed(session_id, f"{type(error).__name__}: {error}", _kind_of(clock))
     finally:

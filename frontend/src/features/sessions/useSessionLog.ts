@@ -1,7 +1,7 @@
 // Reads a session's log, again and again while the session runs and shortly after its end, when its last lines arrive.
 import { useQuery } from "@tanstack/react-query";
 import { api, bodyOf, type Schemas } from "../../api/client";
-import { gapSaid } from "../job/logs/useLog";
+import { gapSaid } from "../../ui/words/logs";
 
 const EVERY_MS = 2000;
 const ARRIVING_MS = 15_000;

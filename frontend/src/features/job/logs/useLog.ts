@@ -3,7 +3,8 @@ import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
 import type { PhaseRow } from "../../../live/rows";
-import { bytes, utcClock } from "../../../ui/words/format";
+import { utcClock } from "../../../ui/words/format";
+import { gapSaid } from "../../../ui/words/logs";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
@@ -73,11 +74,6 @@ export function useLog(key: string, phases: readonly PhaseRow[], stream: string)
 
 function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${utcClock(phase.leased_at)}, fence ${phase.fence} ──\n`;
-}
-
-/** A long log keeps its beginning and its newest lines. The lines between them are deleted. */
-export function gapSaid(numMissing: number): string {
-  return numMissing > 0 ? `\n── ${bytes(numMissing)} no longer kept ──\n` : "";
 }
 
 async function readPart(phaseId: string, stream: string, offset: number) {
