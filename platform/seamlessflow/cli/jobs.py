@@ -60,17 +60,24 @@ _timeout_option = click.option(
 @click.option(
     "--upload/--no-upload", default=True, help="Upload local files and folders that the spec names."
 )
+@click.option("--project", metavar="SLUG", help="Project. May be left out if you are in one project only.")
 @_timeout_option
 @_json_option
 def submit(
-    file: Path, wait: bool, upload: bool, timeout: float | None, as_json: bool, key: str | None
+    file: Path,
+    wait: bool,
+    upload: bool,
+    project: str | None,
+    timeout: float | None,
+    as_json: bool,
+    key: str | None,
 ) -> None:
     """Submit the job described in FILE (YAML or JSON)."""
     spec = _spec_read(file)
     with connect() as client:
         if upload:
-            _upload_local_paths(client, spec, base=file.parent)
-        job = client.job_submit(spec, key=key or submission_key(os.environ, spec))
+            _upload_local_paths(client, spec, base=file.parent, project=project)
+        job = client.job_submit(spec, project=project, key=key or submission_key(os.environ, spec))
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
         click.echo(f"the model's answers are read as {_family_title(job['spec']['model'])}", err=as_json)
         for note in job["model_notes"]:
@@ -309,7 +316,7 @@ def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
     return str(error).splitlines()[0]
 
 
-def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> None:
+def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path, project: str | None) -> None:
     """Upload paths that exist beside the spec and replace them; the server resolves all other
     references.
 
@@ -327,7 +334,7 @@ def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> 
             raise CliError(f"{section}.{key}: {path} does not exist", exit_code=2)
     for (section, key), path in paths.items():
         click.echo(f"uploading {path}", err=True)
-        spec[section][key] = client.upload(path)
+        spec[section][key] = client.upload(path, project=project)
 
 
 def _follow(client: Client, job: dict[str, Any], *, timeout_s: float | None, as_json: bool) -> None:

@@ -10,9 +10,10 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
 from seamlessflow.client.errors import Json
 from seamlessflow.core.access.operations import ProjectRole
+from seamlessflow.core.access.projects import ProjectNotChosen, chosen_project
 
 _project = click.option(
-    "--project", metavar="SLUG", help="Project. May be left out if the token is for one project only."
+    "--project", metavar="SLUG", help="Project. May be left out if you are in one project only."
 )
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
@@ -79,10 +80,10 @@ def members_remove(username: str, project: str | None) -> None:
 
 def _only_project(client: Client) -> str:
     """Return the caller's only project. Raises CliError unless there is exactly one."""
-    slugs = [project["slug"] for project in client.me()["projects"]]
-    if len(slugs) != 1:
-        raise CliError(f"--project is required; accepted: {', '.join(slugs) or 'none'}", exit_code=2)
-    return str(slugs[0])
+    try:
+        return chosen_project(None, [project["slug"] for project in client.me()["projects"]])
+    except ProjectNotChosen as error:
+        raise CliError(f"--project {error}", exit_code=2) from error
 
 
 def _line(member: Json) -> str:

@@ -15,7 +15,9 @@ KINDS = ("job", "upload", "version", "checkpoint", "trajectories", "logs")
 UNITS = ("B", "kB", "MB", "GB", "TB")
 FOR_EVER = "forever"
 
-_project = click.option("--project", metavar="SLUG", help="Project. Default: the project of the token.")
+_project = click.option(
+    "--project", metavar="SLUG", help="Project. May be left out if you are in one project only."
+)
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )

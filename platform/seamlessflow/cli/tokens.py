@@ -54,7 +54,7 @@ def tokens_list(as_json: bool) -> None:
     callback=_scopes,
     help=f"Any of {', '.join(Scope)}. Default: {', '.join(sorted(DEFAULT_SCOPES))}.",
 )
-@click.option("--project", metavar="SLUG", help="Project; may be left out if you are in one project only.")
+@click.option("--project", metavar="SLUG", help="Project. May be left out if you are in one project only.")
 @click.option(
     "--installation",
     is_flag=True,

@@ -69,7 +69,7 @@ class Client(FleetCalls, LogCalls):
     ) -> Json:
         """Submit a job. If an answer is lost, the request is repeated with the same key, so only one job is created.
 
-        `project`: its slug, which only a token for several projects has to name. `key`: the same key and spec give the
+        `project`: its slug, which only a caller in several projects has to name. `key`: the same key and spec give the
         same job again; by default each call creates one.
         """
         asked: dict[str, Any] = {
@@ -317,21 +317,23 @@ class Client(FleetCalls, LogCalls):
             "POST", "storage/deletions", params={"project": project} if project else {}, json=body
         )
 
-    def upload(self, path: Path) -> str:
+    def upload(self, path: Path, *, project: str | None = None) -> str:
         """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
+
+        `project`: its slug, which only a caller in several projects has to name.
 
         Content that the project already has, by its digest, is not sent again. Links are followed, because the folders
         of a Hugging Face cache contain nothing else.
         """
         if path.is_file():
             with path.open("rb") as stream:
-                return self._upload(path.name, stream, unpack=False)
+                return self._upload(path.name, stream, project, unpack=False)
         with tempfile.TemporaryFile() as stream:
             with tarfile.open(fileobj=stream, mode="w", dereference=True) as archive:
                 for file in sorted(p for p in path.rglob("*") if p.is_file()):
                     archive.add(file, arcname=str(file.relative_to(path)), filter=_content_only)
             stream.seek(0)
-            return self._upload(f"{path.name}.tar", stream, unpack=True)
+            return self._upload(f"{path.name}.tar", stream, project, unpack=True)
 
     def _pages(self, path: str, **params: Any) -> Iterator[Json]:
         offset = 0
@@ -342,14 +344,15 @@ class Client(FleetCalls, LogCalls):
             if not page["results"] or offset >= page["count"]:
                 return
 
-    def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
+    def _upload(self, name: str, stream: Any, project: str | None, *, unpack: bool) -> str:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        known = self._send("GET", "uploads", params={"sha256": digest})["results"]
+        of_project = {"project": project} if project else {}
+        known = self._send("GET", "uploads", params={"sha256": digest, **of_project})["results"]
         for artifact in known:
             if artifact["is_archive"] == unpack:
                 return str(artifact["uri"])
         stream.seek(0)
-        params = {"unpack": "true"} if unpack else {}
+        params = of_project | ({"unpack": "true"} if unpack else {})
         files = {"file": (name, stream)}
         answer = self._send("POST", "uploads", files=files, params=params, timeout=self._upload_timeout)
         return str(answer["uri"])

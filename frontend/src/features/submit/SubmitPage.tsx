@@ -6,6 +6,7 @@ import { useNavigate, useSearchParams } from "react-router";
 import { parse, stringify } from "yaml";
 import { ApiProblem, api, bodyOf } from "../../api/client";
 import { queryClient, useJob, useMe } from "../../api/queries";
+import { chosenProject, type MyProject } from "../../pickers/ProjectPicker";
 import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
@@ -48,7 +49,9 @@ function Submit({ starter }: { starter: Spec }) {
   const navigate = useNavigate();
   const [draft, setDraft] = useState<Draft>(() => ofSpec(starter));
   const [others, setOthers] = useState<Record<string, Draft>>({});
-  const [project, setProject] = useState("");
+  const [asked, setAsked] = useState("");
+  const writable = useMe().data?.projects.filter((one) => one.may_write) ?? [];
+  const project = asked || (chosenProject(writable, null)?.slug ?? "");
   const installed = useInstalledNames();
   const all = useMemo(() => withInstalled(sections(), installed), [installed]);
   const hasDataset = isOffline(draft.spec);
@@ -99,7 +102,7 @@ function Submit({ starter }: { starter: Spec }) {
       <div className="page-head">
         <h1>New job</h1>
         <div className="button-row">
-          <ProjectChoice value={project} onChange={setProject} />
+          <ProjectChoice projects={writable} value={project} onChange={setAsked} />
           <button type="submit" className="button main" disabled={send.isPending || draft.fault !== ""}>
             Submit
           </button>
@@ -183,12 +186,16 @@ function useShowFault(refused: ApiProblem | null): void {
   }, [refused]);
 }
 
-function ProjectChoice({ value, onChange }: { value: string; onChange: (slug: string) => void }) {
-  const projects = useMe().data?.projects.filter((project) => project.may_write) ?? [];
+interface ProjectChoiceProps {
+  projects: readonly MyProject[];
+  value: string;
+  onChange: (slug: string) => void;
+}
+
+function ProjectChoice({ projects, value, onChange }: ProjectChoiceProps) {
   if (projects.length < 2) return null;
   return (
     <select aria-label="Project" value={value} onChange={(event) => onChange(event.target.value)}>
-      <option value="">Default project</option>
       {projects.map((project) => (
         <option key={project.slug} value={project.slug}>
           {project.name}

@@ -27,6 +27,7 @@ from seamlessflow.core.access.operations import (
     role_refusal,
     scope_refusal,
 )
+from seamlessflow.core.access.projects import ProjectNotChosen, chosen_project
 
 # `last_used_at` is only shown to people; writing it on each request would cost too much.
 LAST_USED_PRECISION = timedelta(minutes=1)
@@ -155,15 +156,12 @@ def project_list_readable(*, access: Access) -> QuerySet[Project]:
 
 
 def project_for(*, access: Access, slug: str | None, operation: Operation) -> Project:
-    """Return the named project, or the caller's only one. Raises ApplicationError if the operation is refused there."""
-    projects = list(project_list_readable(access=access))
-    accepted = ", ".join(project.slug for project in projects) or "none, because you are in no project"
-    chosen = [project for project in projects if project.slug == slug] if slug else projects
-    if slug is None and len(projects) > 1:
-        chosen = [project for project in projects if project.slug == "default"]
-    if not chosen:
-        raise field_error(
-            "project", f"{slug or 'nothing'!r} is not one of your projects; accepted: {accepted}"
-        )
-    access.check(operation, chosen[0].id)
-    return chosen[0]
+    """Return the named project, or the caller's only one. Raises ApplicationError if there are several, or if the
+    operation is refused there."""
+    projects = {project.slug: project for project in project_list_readable(access=access)}
+    try:
+        project = projects[chosen_project(slug, list(projects))]
+    except ProjectNotChosen as error:
+        raise field_error("project", str(error)) from error
+    access.check(operation, project.id)
+    return project

@@ -86,7 +86,7 @@ class JobListSubmitApi(ProjectApi):
         operation_id="job_submit",
         parameters=[
             OpenApiParameter(
-                "project", description="Slug of the project. May be left out with a project's token."
+                "project", description="Slug of the project. May be left out if you are in one project only."
             ),
             OpenApiParameter(
                 HEADER,

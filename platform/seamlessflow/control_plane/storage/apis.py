@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.models import Project
-from seamlessflow.control_plane.accounts.selectors import project_list_readable
+from seamlessflow.control_plane.accounts.selectors import project_for, project_list_readable
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict, field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.query import query_boolean
 from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
@@ -56,7 +57,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 MAX_ITEMS = 500
 PARQUET = "application/vnd.apache.parquet"
 PROJECT = OpenApiParameter(
-    "project", description="Slug of the project. May be left out with a project's token."
+    "project", description="Slug of the project. May be left out if you are in one project only."
 )
 ONE_PROJECT = OpenApiParameter(
     "project", description="Slug of the project. Default: all projects that you can read."
@@ -205,8 +206,7 @@ class StorageDeletionsApi(ProjectApi):
         and `detail` names the first. Members delete what they created themselves, owners everything
         in the project.
         """
-        project = _project_named(self, request)
-        self.access.check(Operation.DELETION_ASK, project.id)
+        project = _project_named(self, request, Operation.DELETION_ASK)
         body = body_read(request, DeletionInput)
         requests = [_deletion_request(item, place) for place, item in enumerate(body["items"])]
         if not body["dry_run"]:
@@ -251,39 +251,23 @@ def _deletion_request(item: dict[str, Any], place: int) -> DeletionRequest:
     return DeletionRequest(kind, subject, item.get("number"))
 
 
-def _project_named(api: ProjectApi, request: Request) -> Project:
-    project = _project(api, request)
-    if project is None:
-        raise field_error("installation", "is not accepted here; accepted: `project`")
-    return project
+def _project_named(
+    api: ProjectApi, request: Request, operation: Operation = Operation.PROJECT_READ
+) -> Project:
+    return project_for(access=api.access, slug=request.query_params.get("project"), operation=operation)
 
 
 def _project(api: ProjectApi, request: Request) -> Project | None:
     """Return the project that is named; None for the installation."""
-    if request.query_params.get("installation") == "true":
+    if query_boolean(request, "installation"):
         return None
-    return _project_of(api, request.query_params.get("project"))
+    return _project_named(api, request)
 
 
 def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:
     """Return the id of the named project, or the ids of all that the caller can read."""
-    slug = request.query_params.get("project")
-    return [_project_of(api, slug).id] if slug else api.access.readable
-
-
-def _project_of(api: ProjectApi, slug: str | None) -> Project:
-    """Without a slug the default project, or the only one; never one of several, because files would be deleted."""
-    projects = list(project_list_readable(access=api.access))
-    only = projects if len(projects) == 1 and not slug else []
-    chosen = [one for one in projects if one.slug == (slug or "default")] or only
-    if not chosen:
-        accepted = ", ".join(one.slug for one in projects) or "none, because you are in no project"
-        if projects and not slug:
-            raise field_error(
-                "project", f"is required, because you are in several projects; accepted: {accepted}"
-            )
-        raise field_error("project", f"{slug!r} is not one of your projects; accepted: {accepted}")
-    return chosen[0]
+    is_named = "project" in request.query_params
+    return [_project_named(api, request).id] if is_named else api.access.readable
 
 
 def _policy(project: Project | None) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -63,6 +64,7 @@ class UploadApi(ProjectApi):
                     "again."
                 ),
             ),
+            OpenApiParameter("project", description="Slug of a project. Default: all that you can read."),
         ],
         responses=page_serializer(ArtifactOutput),
     )
@@ -71,7 +73,12 @@ class UploadApi(ProjectApi):
 
         Pass the `sha256` of a file to find out whether it needs to be sent at all.
         """
-        artifacts = Artifact.objects.filter(project_id__in=self.access.readable, deleted_at=None).order_by(
+        readable: Collection[UUID] = self.access.readable
+        if (slug := request.query_params.get("project")) is not None:
+            readable = [
+                project_for(access=self.access, slug=slug, operation=Operation.PROJECT_READ).id
+            ]
+        artifacts = Artifact.objects.filter(project_id__in=readable, deleted_at=None).order_by(
             "-created_at", "-id"
         )
         digest = request.query_params.get("sha256")
@@ -90,7 +97,7 @@ class UploadApi(ProjectApi):
                 description="Whether the file is a tar or tar.gz that holds a folder and should be unpacked.",
             ),
             OpenApiParameter(
-                "project", description="Slug of the project. May be left out with a project's token."
+                "project", description="Slug of the project. May be left out if you are in one project only."
             ),
         ],
         request={"multipart/form-data": UploadInput},
