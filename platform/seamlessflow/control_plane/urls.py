@@ -5,7 +5,12 @@ from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from seamlessflow.control_plane.accounts.views import sign_in, sign_in_by_password, sign_in_help
+from seamlessflow.control_plane.accounts.views import (
+    password_change,
+    sign_in,
+    sign_in_by_password,
+    sign_in_help,
+)
 from seamlessflow.control_plane.common.http.health import healthz
 from seamlessflow.control_plane.common.http.problems import bad_request, page_not_found, server_error
 from seamlessflow.control_plane.telemetry.views import metrics
@@ -19,6 +24,7 @@ urlpatterns = [
     path("healthz", healthz),
     path("metrics", metrics),
     path("admin/login/", sign_in_by_password),
+    path("admin/password_change/", admin.site.admin_view(password_change, cacheable=True)),
     path("admin/", admin.site.urls),
     path("", include("seamlessflow.control_plane.dashboard.urls")),
 ]

@@ -4,19 +4,22 @@ Users are never deleted, because events name them: clearing `Active` closes an a
 grant permissions, edit other accounts or add people to projects they do not own.
 """
 
-from http import HTTPStatus
+from collections.abc import Iterable
 from typing import Any
 
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from seamlessflow.control_plane.accounts.admin_access import access_of_staff, may_edit
-from seamlessflow.control_plane.accounts.models import Membership, Project, Token, TokenKind, User
-from seamlessflow.control_plane.accounts.selectors import Access
-from seamlessflow.control_plane.accounts.services import token_revoke
+from seamlessflow.control_plane.accounts.members import closing_check, members_edit, owner_give
+from seamlessflow.control_plane.accounts.models import Membership, MembershipRole, Project, Token, User
+from seamlessflow.control_plane.accounts.records import account_record, password_recorded, project_record
+from seamlessflow.control_plane.accounts.services import token_revocation_check, token_revoke
 from seamlessflow.control_plane.accounts.shares import SHARE_FIELDS, share_record
 from seamlessflow.control_plane.common.admin import KeptAdmin, ReadOnlyAdmin, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
@@ -41,13 +44,54 @@ class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
         is_other = obj is not None and obj.pk != request.user.pk
         return super().has_change_permission(request, obj) and (not is_other or _is_superuser(request))
 
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Leave the event once permissions are saved as well."""
+        super().save_related(request, form, formsets, change)
+        if "is_active" in form.changed_data and change and not form.instance.is_active:
+            closing_check(form.instance)
+        before, after = _edited(form)
+        kind = "account.edited" if change else "account.created"
+        if after:
+            account_record(
+                user=form.instance, kind=kind, author=author_of(request), before=before, after=after
+            )
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        with password_recorded(unquote(id), author=author_of(request)):
+            response: HttpResponse = super().user_change_password(request, id, form_url)
+        return response
+
+
+def _edited(form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the form changes of the row, before and after, as JSON and without passwords."""
+    stored = {field.name for field in form.instance._meta.get_fields()} - {"password"}
+    edited = [field for field in form.changed_data if field in stored]
+    before = {field: _plain(form.initial.get(field)) for field in edited}
+    return before, {field: _plain(form.cleaned_data[field]) for field in edited}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | QuerySet):
+        return sorted(map(str, value))
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
 
 def _is_superuser(request: HttpRequest) -> bool:
     return bool(getattr(request.user, "is_superuser", False))
 
 
+class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
+    def clean_user(self) -> User:
+        """Refuse to make one person's membership another's: that would be a removal without its consequences."""
+        user: User = self.cleaned_data["user"]
+        if not self.instance._state.adding and "user" in self.changed_data:
+            raise forms.ValidationError("Remove this member and add the other.")
+        return user
+
+
 class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
     model = Membership
+    form = MembershipForm
     extra = 0
     autocomplete_fields = ["user"]
 
@@ -79,15 +123,38 @@ class ProjectAdmin(KeptAdmin):
         return fixed if _is_superuser(request) else (*fixed, *SHARE_FIELDS)
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
-        """Leave the event that an edit of the share leaves over REST."""
-        edited = [field for field in SHARE_FIELDS if change and field in form.changed_data]
-        before = {field: form.initial.get(field) for field in edited}
+        """Leave an event, for an edit of the share the same as over REST."""
         super().save_model(request, obj, form, change)
-        if edited:
-            after = {field: getattr(obj, field) for field in edited}
-            share_record(
-                project=obj, before=before, after=after, reason="admin site", author=author_of(request)
-            )
+        before, after = _edited(form)
+        share = {field: after.pop(field) for field in SHARE_FIELDS if change and field in after}
+        author = author_of(request)
+        if share:
+            former = {field: before.pop(field) for field in share}
+            share_record(project=obj, before=former, after=share, reason="admin site", author=author)
+        if after:
+            kind = "project.edited" if change else "project.created"
+            project_record(project=obj, kind=kind, author=author, before=before, after=after)
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Change members as REST does."""
+        formset.save(commit=False)  # this only sorts the rows, for Django's own log
+        members_edit(
+            project=form.instance,
+            added=_roles(formset.new_objects),
+            changed=_roles(membership for membership, _ in formset.changed_objects),
+            removed=[membership.user.username for membership in formset.deleted_objects],
+            author=author_of(request),
+        )
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Whoever creates a project and names no owner is its owner."""
+        super().save_related(request, form, formsets, change)
+        if not change and isinstance(request.user, User):
+            owner_give(project=form.instance, user=request.user, author=author_of(request))
+
+
+def _roles(memberships: Iterable[Membership]) -> dict[str, MembershipRole]:
+    return {one.user.username: MembershipRole(one.role) for one in memberships}
 
 
 @admin.register(Token)
@@ -106,19 +173,8 @@ class TokenAdmin(ReadOnlyAdmin):
         access = access_of_staff(request)
         for token in tokens:
             try:
-                _revocation_check(access, token)
+                token_revocation_check(access=access, token=token)
             except ApplicationError as error:
                 self.message_user(request, f"{token}: {error.detail}", level="warning")
             else:
                 token_revoke(token=token, author=author_of(request))
-
-
-def _revocation_check(access: Access, token: Token) -> None:
-    """Raise ApplicationError unless the caller may revoke it: operators may revoke a machine's token; superusers and
-    its user may revoke a token of the installation."""
-    if token.kind == TokenKind.MACHINE:
-        access.check(Operation.MACHINE_EDIT)
-    elif token.project_id is not None:
-        access.check(Operation.TOKEN_REVOKE, token.project_id, author_id=token.user_id)
-    elif not access.user.is_superuser and token.user_id != access.user.id:
-        raise ApplicationError("only its user and superusers may revoke it", status=HTTPStatus.FORBIDDEN)

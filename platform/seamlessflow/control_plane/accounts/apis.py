@@ -14,7 +14,7 @@ from seamlessflow.control_plane.accounts.selectors import (
     project_list_readable,
     token_list_visible,
 )
-from seamlessflow.control_plane.accounts.services import api_token_mint, token_revoke
+from seamlessflow.control_plane.accounts.services import api_token_mint, token_revocation_check, token_revoke
 from seamlessflow.control_plane.common.errors import field_error, not_found
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.fields import ShownIdField
@@ -156,7 +156,6 @@ class TokenRevokeApi(ProjectApi):
         token = token_list_visible(access=self.access).filter(id=token_id).first()
         if token is None:
             raise not_found("token", show_id(IdKind.TOKEN, token_id))
-        # A token for the installation is seen by its user and by operators only, and they may revoke it.
-        self.access.check(Operation.TOKEN_REVOKE, token.project_id, author_id=token.user_id)
+        token_revocation_check(access=self.access, token=token)
         token_revoke(token=token, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

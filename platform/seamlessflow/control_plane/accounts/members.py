@@ -4,7 +4,10 @@ Invariants: a project keeps an owner even if two owners remove each other at the
 event; removing a member revokes their tokens of the project for good.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.validators import UnicodeUsernameValidator
@@ -20,11 +23,10 @@ from seamlessflow.control_plane.accounts.models import (
     TokenKind,
     User,
 )
+from seamlessflow.control_plane.accounts.records import account_record, member_record
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.accounts.services import sign_in_token_create, token_revoke
 from seamlessflow.control_plane.common.errors import conflict, field_error, not_found
-from seamlessflow.control_plane.common.models import SubjectType
-from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.access.operations import Operation
 
 
@@ -72,7 +74,7 @@ def member_add(
         raise conflict(
             f"{username!r} is already in the project as {membership.role}; change the role instead"
         )
-    _event(membership, "member.added", author, role=role.value)
+    member_record(membership, "member.added", author, role=role.value)
     return Added(membership, link)
 
 
@@ -86,7 +88,7 @@ def member_change(*, project: Project, username: str, role: MembershipRole, auth
     _keep_an_owner(membership)
     membership.role = role
     membership.save(update_fields=["role"])
-    _event(membership, "member.changed", author, role=role.value, before=before)
+    member_record(membership, "member.changed", author, role=role.value, before=before)
     return membership
 
 
@@ -100,8 +102,45 @@ def member_remove(*, project: Project, username: str, author: str) -> None:
     )
     for token in tokens:
         token_revoke(token=token, author=author)
-    _event(membership, "member.removed", author, before=membership.role)
+    member_record(membership, "member.removed", author, before=membership.role)
     membership.delete()
+
+
+@transaction.atomic
+def members_edit(
+    *,
+    project: Project,
+    removed: Collection[str] = (),
+    added: Mapping[str, MembershipRole] = MappingProxyType({}),
+    changed: Mapping[str, MembershipRole] = MappingProxyType({}),
+    author: str,
+) -> None:
+    """Make several changes, all or none. New owners come first, so that one may replace the last. Raises
+    ApplicationError."""
+    for username, role in added.items():
+        member_add(project=project, username=username, role=role, is_invited=False, author=author)
+    for username, role in sorted(changed.items(), key=lambda one: one[1] != MembershipRole.OWNER):
+        member_change(project=project, username=username, role=role, author=author)
+    for username in removed:
+        member_remove(project=project, username=username, author=author)
+
+
+def owner_give(*, project: Project, user: User, author: str) -> None:
+    """Make the user an owner of a project that has none."""
+    if _owners(project.id).exists():
+        return
+    if Membership.objects.filter(project=project, user=user).exists():
+        members_edit(project=project, changed={user.username: MembershipRole.OWNER}, author=author)
+    else:
+        members_edit(project=project, added={user.username: MembershipRole.OWNER}, author=author)
+
+
+def closing_check(user: User) -> None:
+    """Raise ApplicationError (409) if a project would have no owner without this account."""
+    for owned in Membership.objects.filter(user=user, role=MembershipRole.OWNER).select_related(
+        "user", "project"
+    ):
+        _keep_an_owner(owned)
 
 
 def _account_make(username: str, author: str) -> tuple[User, str]:
@@ -113,6 +152,7 @@ def _account_make(username: str, author: str) -> tuple[User, str]:
             "username", f"{username!r} is not accepted; accepted: letters, digits and @ . + - _"
         ) from error
     user = User.objects.create_user(username=username)
+    account_record(user=user, kind="account.created", author=author, after={"username": username})
     _, secret = sign_in_token_create(user=user, author=author)
     return user, f"{settings.WEB_URL}/signin/{secret}"
 
@@ -120,8 +160,11 @@ def _account_make(username: str, author: str) -> tuple[User, str]:
 def _locked(project: Project, username: str) -> Membership:
     """Lock the project's row, so that its members change one at a time."""
     Project.objects.select_for_update().get(id=project.id)
-    membership = Membership.objects.filter(project=project, user__username=username).select_related("user")
-    found = membership.first()
+    found = (
+        Membership.objects.filter(project=project, user__username=username)
+        .select_related("user", "project")
+        .first()
+    )
     if found is None:
         raise not_found("member", username)
     return found
@@ -130,21 +173,12 @@ def _locked(project: Project, username: str) -> Membership:
 def _keep_an_owner(membership: Membership) -> None:
     if membership.role != MembershipRole.OWNER:
         return
-    owners = Membership.objects.filter(
-        project_id=membership.project_id, role=MembershipRole.OWNER, user__is_active=True
-    )
-    if not owners.exclude(id=membership.id).exists():
+    if not _owners(membership.project_id).exclude(id=membership.id).exists():
         raise conflict(
-            f"{membership.user.username!r} is the last owner of the project; make someone else an owner first"
+            f"{membership.user.username!r} is the last owner of the project {membership.project.slug!r}; make someone "
+            "else an owner first"
         )
 
 
-def _event(membership: Membership, kind: str, author: str, **data: str) -> None:
-    event_record(
-        kind=kind,
-        subject_type=SubjectType.PROJECT,
-        subject_id=membership.project_id,
-        project_id=membership.project_id,
-        author=author,
-        data={"username": membership.user.username, **data},
-    )
+def _owners(project_id: UUID) -> QuerySet[Membership]:
+    return Membership.objects.filter(project_id=project_id, role=MembershipRole.OWNER, user__is_active=True)

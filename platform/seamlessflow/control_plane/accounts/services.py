@@ -16,16 +16,18 @@ from seamlessflow.control_plane.accounts.models import (
     TokenKind,
     User,
 )
+from seamlessflow.control_plane.accounts.records import account_record, member_record, project_record
 from seamlessflow.control_plane.accounts.secrets import secret_digest, secret_make
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.access.minting import Minter, MintingRefused, expiry_granted, scopes_granted
-from seamlessflow.core.access.operations import Scope
+from seamlessflow.core.access.operations import Operation, Scope
 
 OWNER_NAME = "admin"
+SYSTEM = "system"
 DEFAULT_PROJECT = "default"
 SIGN_IN_TTL = timedelta(hours=24)
 
@@ -39,8 +41,17 @@ def owner_ensure() -> User:
     if is_new:
         user.set_unusable_password()
         user.save(update_fields=["password"])
-    project, _ = Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})
-    Membership.objects.get_or_create(user=user, project=project, defaults={"role": MembershipRole.OWNER})
+        account_record(user=user, kind="account.created", author=SYSTEM, after={"username": OWNER_NAME})
+    project, is_new = Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})
+    if is_new:
+        project_record(
+            project=project, kind="project.created", author=SYSTEM, after={"slug": DEFAULT_PROJECT}
+        )
+    owner, is_new = Membership.objects.get_or_create(
+        user=user, project=project, defaults={"role": MembershipRole.OWNER}
+    )
+    if is_new:
+        member_record(owner, "member.added", SYSTEM, role=owner.role)
     return user
 
 
@@ -117,15 +128,20 @@ def _token_create(token: Token, *, author: str) -> tuple[Token, str]:
     secret = secret_make(TokenKind(token.kind))
     token.digest = secret_digest(secret)
     token.save()
-    event_record(
-        kind="token.created",
-        subject_type=SubjectType.TOKEN,
-        subject_id=token.id,
-        project_id=token.project_id,
-        author=author,
-        data={"kind": token.kind, "name": token.name, "scopes": token.scopes},
-    )
+    _event(token, "token.created", author, scopes=token.scopes)
     return token, secret
+
+
+def token_revocation_check(*, access: Access, token: Token) -> None:
+    """Raise ApplicationError (403) unless the caller may revoke it: operators may revoke a machine's token, operators
+    and its user one of the installation."""
+    is_project_s, is_own = token.project_id is not None, token.user_id == access.user.id
+    if token.kind == TokenKind.MACHINE:
+        access.check(Operation.MACHINE_EDIT)
+    elif is_project_s or is_own or access.is_operator:
+        access.check(Operation.TOKEN_REVOKE, token.project_id, author_id=token.user_id)
+    else:
+        raise ApplicationError("only its user and operators may revoke it", status=HTTPStatus.FORBIDDEN)
 
 
 @transaction.atomic
@@ -133,20 +149,28 @@ def token_revoke(*, token: Token, author: str) -> None:
     """Make the token's secret useless. Revoking twice changes nothing."""
     if not Token.objects.filter(id=token.id, revoked_at=None).update(revoked_at=timezone.now()):
         return
+    _event(token, "token.revoked", author)
+
+
+def _event(token: Token, kind: str, author: str, **data: object) -> None:
     event_record(
-        kind="token.revoked",
+        kind=kind,
         subject_type=SubjectType.TOKEN,
         subject_id=token.id,
         project_id=token.project_id,
         author=author,
-        data={"kind": token.kind, "name": token.name},
+        data={"kind": token.kind, "name": token.name, **data},
     )
 
 
+@transaction.atomic
 def sign_in_token_use(*, secret: str) -> User | None:
     """Use up the link and return its user; None if it is used, expired or unknown. Only one caller succeeds."""
     now = timezone.now()
     links = Token.objects.filter(kind=TokenKind.SIGN_IN, digest=secret_digest(secret), user__is_active=True)
     if not links.filter(revoked_at=None, expires_at__gt=now).update(revoked_at=now, last_used_at=now):
         return None
-    return User.objects.get(tokens__digest=secret_digest(secret))
+    token = Token.objects.select_related("user").get(digest=secret_digest(secret))
+    assert token.user is not None  # the table's constraint on sign-in links
+    _event(token, "token.used", f"user:{token.user.username}")
+    return token.user

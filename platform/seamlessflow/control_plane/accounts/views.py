@@ -12,12 +12,14 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from seamlessflow.control_plane.accounts.records import password_recorded
 from seamlessflow.control_plane.accounts.services import sign_in_token_use
 from seamlessflow.control_plane.accounts.sign_in_attempts import (
     SignInLocked,
     attempt_begin,
     attempt_succeeded,
 )
+from seamlessflow.control_plane.common.admin import author_of
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -58,6 +60,12 @@ def sign_in_by_password(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         attempt_succeeded(attempt)
     return response
+
+
+def password_change(request: HttpRequest) -> HttpResponse:
+    """The admin site's page on which people change their own password."""
+    with password_recorded(request.user.pk, author=author_of(request)):
+        return admin.site.password_change(request)
 
 
 def _address(request: HttpRequest) -> str:

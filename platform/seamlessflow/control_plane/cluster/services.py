@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.secrets import secret_digest
-from seamlessflow.control_plane.accounts.services import machine_token_create
+from seamlessflow.control_plane.accounts.services import machine_token_create, token_revoke
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found, stale
@@ -40,7 +40,7 @@ def machine_register(
             machine_id=machine.id, edit=MachineEdit(tags=tags), reason="registered again", author=author
         )
     if is_rotating:
-        _tokens_end(machine)
+        _tokens_end(machine, author)
     _, secret = machine_token_create(machine=machine, author=author)
     return machine, secret
 
@@ -57,13 +57,14 @@ def machine_join(*, name: str, tags: Collection[str], stored_token: str = "") ->
     if not is_new:
         Machine.objects.select_for_update(no_key=True).get(id=machine.id)
         _owner_check(machine, stored_token)
-    _tokens_end(machine)
+    _tokens_end(machine, author)
     _, secret = machine_token_create(machine=machine, author=author)
     return machine, secret
 
 
-def _tokens_end(machine: Machine) -> None:
-    Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=database_now())
+def _tokens_end(machine: Machine, author: str) -> None:
+    for token in Token.objects.filter(machine=machine, revoked_at=None):
+        token_revoke(token=token, author=author)
 
 
 def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Machine, bool]:

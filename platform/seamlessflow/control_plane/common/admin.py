@@ -16,9 +16,10 @@ from django.contrib import admin
 from django.contrib.admin.helpers import ActionForm
 from django.db import models
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from seamlessflow.control_plane.common.admin_lists import MAX_LISTED, BoundedPaginator, KindFilter
+from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.core.types.ids import IdKind, parse_id
 
@@ -30,7 +31,18 @@ admin.site.site_header = admin.site.site_title = "SeamlessFlow"
 admin.site.index_title = "Administration"
 
 
-class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no parameter at run time
+class RecordedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no parameter at run time
+    """Rows that the services write, with their events. What a service refuses is undone and shown."""
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
+        try:
+            return super().changeform_view(request, *args, **options)
+        except ApplicationError as error:
+            self.message_user(request, error.detail, level="error")
+            return HttpResponseRedirect(request.get_full_path())
+
+
+class KeptAdmin(RecordedAdmin):
     """Rows that cannot be deleted. A search takes identifiers as people see them, `job_01h…`.
 
     Such rows become many. So a list counts no further than its pages go, and a search for an identifier uses the

@@ -21,6 +21,7 @@ class SubjectType(models.TextChoices):
     TOKEN = "token"
     ARTIFACT = "artifact"
     PROJECT = "project"  # the identifier zero stands for the installation
+    ACCOUNT = "account"
 
 
 class Event(models.Model):

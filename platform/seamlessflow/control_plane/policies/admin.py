@@ -5,8 +5,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.accounts.admin_access import rows_allowed
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.pins import version_pin
 from seamlessflow.core.access.operations import Operation
 
 
@@ -37,5 +38,5 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
             project_of=lambda version: version.project_id,
             author_of=lambda version: version.job.created_by_id,
         )
-        ids = [version.id for version in allowed]
-        PolicyVersion.objects.filter(id__in=ids).update(is_pinned=is_pinned)
+        for version in allowed:
+            version_pin(version=version, is_pinned=is_pinned, author=author_of(request))

@@ -8,8 +8,7 @@ from django.http import HttpRequest
 
 from seamlessflow.control_plane.accounts.admin_access import access_of_staff, may_edit
 from seamlessflow.control_plane.accounts.models import Project
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
-from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, RecordedAdmin, author_of
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.storage.models import RetentionPolicy
 from seamlessflow.control_plane.storage.services import policy_edit
@@ -46,7 +45,7 @@ class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(RetentionPolicy)
-class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class RetentionPolicyAdmin(RecordedAdmin):
     """Policies; one without a project holds the installation's defaults. Edits leave an event, as over REST."""
 
     form = RetentionPolicyForm
@@ -75,10 +74,7 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         wanted = form.cleaned_data["settings"]
         known = RetentionPolicy.objects.filter(project=obj.project).first()
         gone = [] if known is None else sorted(set(known.settings) - set(wanted))
-        try:
-            policy_edit(project=obj.project, changes=wanted, reset=gone, author=author_of(request))
-        except ApplicationError as error:
-            self.message_user(request, error.detail, level="error")
+        policy_edit(project=obj.project, changes=wanted, reset=gone, author=author_of(request))
         obj.pk = RetentionPolicy.objects.get_or_create(project=obj.project)[0].pk
 
 

@@ -145,7 +145,7 @@ class StoragePolicyApi(ProjectApi):
         Owners edit the policy of their project. Only operators edit the defaults and
         `ledger_exact_days`. `reset` names the settings that take their default again.
         """
-        project = _project(self, request)
+        project = _project(self, request, Operation.RETENTION_EDIT)
         policy_check(self.access, project)
         body = body_read(request, PolicyInput)
         policy_edit(project=project, changes=body["settings"], reset=body["reset"], author=self.access.author)
@@ -257,11 +257,13 @@ def _project_named(
     return project_for(access=api.access, slug=request.query_params.get("project"), operation=operation)
 
 
-def _project(api: ProjectApi, request: Request) -> Project | None:
+def _project(
+    api: ProjectApi, request: Request, operation: Operation = Operation.PROJECT_READ
+) -> Project | None:
     """Return the project that is named; None for the installation."""
     if query_boolean(request, "installation"):
         return None
-    return _project_named(api, request)
+    return _project_named(api, request, operation)
 
 
 def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:

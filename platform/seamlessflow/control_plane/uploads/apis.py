@@ -75,9 +75,7 @@ class UploadApi(ProjectApi):
         """
         readable: Collection[UUID] = self.access.readable
         if (slug := request.query_params.get("project")) is not None:
-            readable = [
-                project_for(access=self.access, slug=slug, operation=Operation.PROJECT_READ).id
-            ]
+            readable = [project_for(access=self.access, slug=slug, operation=Operation.PROJECT_READ).id]
         artifacts = Artifact.objects.filter(project_id__in=readable, deleted_at=None).order_by(
             "-created_at", "-id"
         )

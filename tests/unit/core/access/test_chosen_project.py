@@ -4,6 +4,8 @@ import pytest
 
 from seamlessflow.core.access.projects import ProjectNotChosen, chosen_project
 
+SEVERAL = "refused: is required, because you are in several projects; accepted:"
+
 
 def chosen(named: str | None, *slugs: str) -> str:
     try:
@@ -13,12 +15,12 @@ def chosen(named: str | None, *slugs: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("named", "slugs", "expected"),
+    "named, slugs, expected",
     [
         (None, ("vision",), "vision"),
         ("vision", ("audio", "vision"), "vision"),
-        (None, ("audio", "vision"), "refused: is required, because you are in several projects; accepted: audio, vision"),
-        (None, ("audio", "default"), "refused: is required, because you are in several projects; accepted: audio, default"),
+        (None, ("audio", "vision"), f"{SEVERAL} audio, vision"),
+        (None, ("audio", "default"), f"{SEVERAL} audio, default"),
         (None, (), "refused: is required; accepted: none, because you are in no project"),
         ("text", ("audio",), "refused: 'text' is not one of your projects; accepted: audio"),
         ("", ("audio",), "refused: '' is not one of your projects; accepted: audio"),
