@@ -52,9 +52,10 @@ def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) 
         aside.mkdir()
         with locked(aside):
             artifact.num_bytes = fill(aside)
-            _fsync(aside)
+            _tree_fsync(aside)
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside.rename(folder)
+            _fsync(folder.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -89,8 +90,17 @@ def _record(artifact: Artifact, author: str) -> None:
     )
 
 
-def _fsync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _tree_fsync(folder: Path) -> None:
+    """Bring all files and folders to the disk, only now that all are written: waiting for each as it is written takes
+    much longer."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            _fsync(Path(parent, name))
+        _fsync(Path(parent))
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

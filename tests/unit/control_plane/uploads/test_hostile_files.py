@@ -7,15 +7,22 @@ Each case runs in a process of its own, whose peak is measured.
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pytest_django import Settings
 
 from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.uploads import archives, services
 from seamlessflow.control_plane.uploads.archives import archive_unpack
+from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.artifacts.places import upload_place
 
 MEBIBYTE = 1024**2
 GIANT = 128 * MEBIBYTE
@@ -167,3 +174,39 @@ def test_an_archive_of_deeply_nested_folders_is_refused(tmp_path: Path) -> None:
     detail, _ = measured(tmp_path, *UNPACK)
 
     assert "a path of 1501 parts; at most 32 are accepted" in detail
+
+
+def test_an_archive_of_too_many_entries_is_refused_without_waiting_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 20)
+    archive = packed(tmp_path / "a.tar.gz", "gz", **{f"f{number}": b"" for number in range(30)})
+    (folder := tmp_path / "out").mkdir()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+
+    with pytest.raises(ApplicationError, match="more than 20 entries"):
+        archive_unpack(archive=archive, folder=folder, max_bytes=10**6)
+
+    assert synced == []
+
+
+def test_every_file_and_folder_is_on_the_disk_before_an_upload_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.ARTIFACT_ROOT, settings.INCOMING_DIR = tmp_path / "root", tmp_path / "root" / "incoming"
+    settings.ARTIFACT_ROOT_URL = settings.ARTIFACT_ROOT.as_uri()
+    settings.INCOMING_DIR.mkdir(parents=True)
+    archive = packed(tmp_path / "a.tar", "", **{"model/config.json": b"{}", "model/sub/empty": b""})
+    monkeypatch.setattr(services, "_record", lambda *_: None)
+    monkeypatch.setattr(services, "transaction", SimpleNamespace(atomic=nullcontext))
+    artifact = Artifact(name="a", is_archive=True, sha256="0" * 64)
+    published = settings.ARTIFACT_ROOT / upload_place(artifact.id)
+    before: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: published.exists() or before.add(os.fstat(fd).st_ino))
+
+    services.artifact_fill(
+        artifact, lambda folder: archive_unpack(archive=archive, folder=folder, max_bytes=10**6), "olga"
+    )
+
+    assert {path.stat().st_ino for path in (published, *published.rglob("*"))} <= before
