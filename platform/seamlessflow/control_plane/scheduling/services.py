@@ -59,10 +59,12 @@ AUTHOR = "scheduler"
 # Rows are locked in one order, because a stand-by that takes over may write the same ones at the same time.
 _STORE_REASONS = """
     WITH fresh AS (
-        SELECT j.id, told.reason FROM json_to_recordset(%s::json) AS told (id uuid, reason text)
-        JOIN jobs_job j ON j.id = told.id AND j.state <> ALL(%s)
+        SELECT j.id, told.* FROM json_to_recordset(%s::json) AS told (job uuid, waiting text, state text)
+        JOIN jobs_job j ON j.id = told.job AND j.state <> ALL(%s)
         ORDER BY j.id FOR NO KEY UPDATE OF j)
-    UPDATE jobs_job j SET waiting_reason = fresh.reason FROM fresh WHERE j.id = fresh.id
+    UPDATE jobs_job j SET waiting_reason = fresh.waiting,
+        state_reason = CASE WHEN j.state = %s THEN j.state_reason ELSE fresh.state END
+    FROM fresh WHERE j.id = fresh.id
 """
 _STORE_OWED = """
     WITH fresh AS (
@@ -362,11 +364,11 @@ def owed_store(owed: Mapping[UUID, int]) -> None:
 def _waiting_reasons_store(plan: Plan) -> None:
     """Write only the reasons that changed, all by one statement: most cycles write nothing."""
     changed = [
-        {"id": str(job_id), "reason": reason}
+        {"job": str(job_id), "waiting": reason, "state": plan.state_reasons[job_id]}
         for job_id, reason in sorted(plan.waiting_reasons.items())
         if plan.stored_reasons.get(job_id) != reason
     ]
     if changed:
         with connection.cursor() as cursor:
             terminal = sorted(TERMINAL_JOB_STATES)
-            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal])
+            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal, JobState.PAUSED.value])

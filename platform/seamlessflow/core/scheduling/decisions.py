@@ -149,10 +149,12 @@ Decision = Lease | LeaseGang | DrainPhase | SetNext | FailPhase | SetDesiredVers
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Decisions in the order to apply them, and the reason why each unfinished job waits ("" if it
-    does not wait). `stored_reasons`: those that the snapshot found stored; `differences`: how many machines jobs have
+    does not wait). `stored_reasons`: those that the snapshot found stored; `state_reasons`: why a job that is queued,
+    starting or running is; `differences`: how many machines jobs have
     less than their parts (`arrears`)."""
 
     decisions: tuple[Decision, ...]
     waiting_reasons: Mapping[UUID, str]
     stored_reasons: Mapping[UUID, str] = field(default_factory=dict)
+    state_reasons: Mapping[UUID, str] = field(default_factory=dict)
     differences: Mapping[UUID, float] = field(default_factory=dict)

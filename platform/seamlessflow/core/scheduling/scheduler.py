@@ -32,7 +32,7 @@ from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.pausing import pausing_drains
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView, Snapshot
-from seamlessflow.core.scheduling.waiting import waiting_reason
+from seamlessflow.core.scheduling.waiting import state_reason, waiting_reason
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
@@ -70,7 +70,8 @@ def decide(snapshot: Snapshot) -> Plan:
         if not isinstance(d, DrainPhase | SetDesiredVersion | SetNext) or d.phase_id not in failing_ids
     )
     stored = {job.id: job.waiting_reason for job in snapshot.jobs}
-    return Plan(tuple(_first_per_phase(kept)), waiting, stored, differences(plan.claims()))
+    states = {job.id: state_reason(job, waiting[job.id]) for job in snapshot.jobs}
+    return Plan(tuple(_first_per_phase(kept)), waiting, stored, states, differences(plan.claims()))
 
 
 def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
@@ -148,7 +149,7 @@ def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
         if not held and job.state is not JobState.QUEUED:
             yield MoveJob(job_id=job.id, to_state=JobState.QUEUED, reason=waiting_reason(job, plan))
         return
-    move = _progress(job, held)
+    move = _progress(job, held, plan)
     if move is not None:
         yield move
     yield from job_moves(job, plan)
@@ -168,14 +169,14 @@ def _ineligible(job: JobView, held: tuple[Held, ...], fleet: Fleet) -> Iterator[
                 yield _drain(machine, phase, reason, grace_s=_grace_s(phase))
 
 
-def _progress(job: JobView, held: tuple[Held, ...]) -> MoveJob | None:
+def _progress(job: JobView, held: tuple[Held, ...], plan: FleetPlan) -> MoveJob | None:
     if job.state is JobState.QUEUED:
         return MoveJob(
             job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are available"
         )
     if job.state is JobState.STARTING and is_up(job, held):
-        active = "an engine and the agents are" if job.has_rollout else "the trainer is"
-        return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason=f"{active} active")
+        reason = state_reason(job, waiting_reason(job, plan))
+        return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason=reason)
     return None
 
 

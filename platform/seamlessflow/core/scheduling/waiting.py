@@ -27,6 +27,15 @@ def waiting_reason(job: JobView, plan: FleetPlan) -> str:
     return reason if len(reason) <= MAX_CHARACTERS else f"{reason[: MAX_CHARACTERS - 1]}…"
 
 
+def state_reason(job: JobView, waiting: str) -> str:
+    """Return why the job is in its state: what it waits for or what failed, or that what it needs is active."""
+    if waiting:
+        return waiting
+    if not job.has_rollout:
+        return "the trainer is active"
+    return "an engine and the agents are active" if job.has_agents else "an engine is active"
+
+
 def _why(job: JobView, plan: FleetPlan) -> str:
     held = plan.snapshot.held_by(job.id)
     if job.id in plan.floors.missing:

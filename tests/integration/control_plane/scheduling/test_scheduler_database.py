@@ -270,6 +270,7 @@ def test_fault_4_a_job_that_cannot_write_its_weights_pauses_with_that_reason_and
         job.refresh_from_db()
         if job.state == JobState.PAUSED:
             break
+        assert num_trained < 2 or DISK_IS_FULL in job.state_reason, "said while it still tries"
     assert num_trained == MAX_TRIES
     assert DISK_IS_FULL in job.state_reason
     cycle()

@@ -491,3 +491,23 @@ def test_a_request_to_a_job_comes_before_the_evaluation_of_its_last_version() ->
     paused = plan_of(replace(trained, desired=DesiredJobState.PAUSE), machines=AT_WORK)
 
     assert [d.to_state for d in paused.decisions if isinstance(d, MoveJob)] == [JobState.PAUSING]
+
+
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING])
+def test_a_job_whose_phases_fail_is_not_said_to_be_well(state: JobState) -> None:
+    failing = replace(RUNNING, state=state, num_failures=2, last_failure="the disk is full")
+    plan = plan_of(failing, machines=AT_WORK)
+    moved = [d.reason for d in plan.decisions if isinstance(d, MoveJob)]
+    said = [*moved, *getattr(plan, "state_reasons", {}).values()]
+    assert said, "why the job is in its state"
+    assert all("the disk is full" in one and "active" not in one for one in said)
+
+
+def test_a_running_job_without_its_machines_is_not_said_to_be_well() -> None:
+    plan = plan_of(RUNNING, machines=(AT_WORK[0],))
+    assert "active" in getattr(plan_of(RUNNING, machines=AT_WORK), "state_reasons", {JOB: ""})[JOB]
+    assert plan.waiting_reasons[JOB]
+    assert (
+        getattr(plan, "state_reasons", {JOB: "an engine and the agents are active"})[JOB]
+        == plan.waiting_reasons[JOB]
+    )
