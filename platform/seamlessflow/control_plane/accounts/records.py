@@ -6,7 +6,6 @@ Takes a change that was just saved, in its transaction. Invariant: an event neve
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 
@@ -64,7 +63,7 @@ def member_record(membership: Membership, kind: str, author: str, **data: str) -
 
 
 @contextmanager
-def password_recorded(user_id: UUID | str, *, author: str) -> Iterator[None]:
+def password_recorded(user_id: str, *, author: str) -> Iterator[None]:
     """Leave an event if the block sets or removes the account's password."""
     with transaction.atomic():
         before = _password(user_id)
@@ -74,5 +73,5 @@ def password_recorded(user_id: UUID | str, *, author: str) -> Iterator[None]:
             account_record(user=user, kind="account.password_set", author=author)
 
 
-def _password(user_id: UUID | str) -> str | None:
+def _password(user_id: str) -> str | None:
     return User.objects.filter(pk=user_id).values_list("password", flat=True).first()

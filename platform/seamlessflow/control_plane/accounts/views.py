@@ -64,7 +64,7 @@ def sign_in_by_password(request: HttpRequest) -> HttpResponse:
 
 def password_change(request: HttpRequest) -> HttpResponse:
     """The admin site's page on which people change their own password."""
-    with password_recorded(request.user.pk, author=author_of(request)):
+    with password_recorded(str(request.user.pk), author=author_of(request)):
         return admin.site.password_change(request)
 
 

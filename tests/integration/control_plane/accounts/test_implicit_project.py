@@ -38,7 +38,7 @@ def both(cast: Cast) -> Person:
 
 
 def test_a_request_that_names_none_of_several_projects_is_refused(cast: Cast, both: Person) -> None:
-    bodies = {key: {} for key in of_one_project()} | IN_THE_BODY
+    bodies: dict[tuple[str, str], dict[str, str]] = {key: {} for key in of_one_project()} | IN_THE_BODY
     assert {("PATCH", "storage/policy"), ("POST", "jobs"), ("POST", "uploads")} < set(bodies)
 
     answers = {key: both.call(*key, bodies[key]) for key in bodies}

@@ -180,7 +180,9 @@ def test_an_archive_of_too_many_entries_is_refused_without_waiting_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archives, "MAX_ENTRIES", 20)
-    archive = packed(tmp_path / "a.tar.gz", "gz", **{f"f{number}": b"" for number in range(30)})
+    archive = packed(
+        tmp_path / "a.tar.gz", "gz", tarfile.PAX_FORMAT, **{f"f{number}": b"" for number in range(30)}
+    )
     (folder := tmp_path / "out").mkdir()
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
@@ -197,14 +199,20 @@ def test_every_file_and_folder_is_on_the_disk_before_an_upload_is_published(
     settings.ARTIFACT_ROOT, settings.INCOMING_DIR = tmp_path / "root", tmp_path / "root" / "incoming"
     settings.ARTIFACT_ROOT_URL = settings.ARTIFACT_ROOT.as_uri()
     settings.INCOMING_DIR.mkdir(parents=True)
-    archive = packed(tmp_path / "a.tar", "", **{"model/config.json": b"{}", "model/sub/empty": b""})
+    archive = packed(
+        tmp_path / "a.tar", "", tarfile.PAX_FORMAT, **{"model/config.json": b"{}", "model/sub/empty": b""}
+    )
     monkeypatch.setattr(services, "_record", lambda *_: None)
     monkeypatch.setattr(services, "transaction", SimpleNamespace(atomic=nullcontext))
     artifact = Artifact(name="a", is_archive=True, sha256="0" * 64)
     published = settings.ARTIFACT_ROOT / upload_place(artifact.id)
     before: set[int] = set()
-    monkeypatch.setattr(os, "fsync", lambda fd: published.exists() or before.add(os.fstat(fd).st_ino))
 
+    def fsync(descriptor: int) -> None:
+        if not published.exists():
+            before.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     services.artifact_fill(
         artifact, lambda folder: archive_unpack(archive=archive, folder=folder, max_bytes=10**6), "olga"
     )
