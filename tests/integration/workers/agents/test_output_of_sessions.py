@@ -46,6 +46,20 @@ async def test_the_output_of_a_session_that_failed_is_kept() -> None:
     assert log == "no such tool\n"
 
 
+@pytest.mark.parametrize(
+    "printed, named",
+    [
+        ("Traceback:\\n  raise KeyError\\nKeyError: tools\\n", "KeyError: tools"),
+        ("throw new Error\\nError: no tools\\n    at main\\n\\nNode.js v22.1.0\\n", "Error: no tools"),
+        ("loading\\nsh: tools: not found\\n", "sh: tools: not found"),
+        ("", "it printed nothing"),
+    ],
+)
+async def test_a_failure_names_the_line_that_tells_its_cause(printed: str, named: str) -> None:
+    finish, _ = await session_of(f"printf '{printed}' >&2; exit 1")
+    assert finish.failure == f"sh exited with code 1: {named}"
+
+
 async def test_the_output_of_a_session_that_was_cut_short_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts, "START_S", 60.0)  # the clock begins with the first line of output
     finish, log = await session_of("echo thinking; sleep 60", timeout_s=0.2)

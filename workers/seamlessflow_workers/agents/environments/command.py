@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -41,6 +42,8 @@ ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
 CLOSE_GRACE_S = 1.0
 
+_ERROR = re.compile(r"(?=\S).*(error|exception|fatal|panic)", re.IGNORECASE)  # not in an indented line
+
 logger = logging.getLogger(__name__)
 
 
@@ -63,7 +66,7 @@ class CommandEnvironment:
             code = await self._run_to_end(task, policy, output, errors)
             await asyncio.gather(output.wait_closed(), errors.wait_closed())
             said = (key_hide(tail.data, policy.api_key) for tail in (output, errors))
-            return _outcome(self._command[0], code, *said)
+            return _outcome(Path(self._command[0]).name, code, *said)
 
     async def _run_to_end(self, task: Task, policy: PolicyEndpoint, output: "_Tail", errors: "_Tail") -> int:
         async with contextlib.AsyncExitStack() as stack:
@@ -240,5 +243,10 @@ def _checked(program: str, said: dict[str, Any], line: bytes) -> Outcome:
 
 
 def _shown(tail: bytes) -> str:
-    text = tail.decode("utf-8", "replace").strip()
-    return text[-SHOWN_CHARACTERS:] or "it printed nothing"
+    """Return the last line that names an error, or else the last one; the log of the session has them all.
+
+    Where a program crashes, its last line may be of its runtime, such as `Node.js v22.1.0`.
+    """
+    lines = [line for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or ["it printed nothing"])[-1].strip()[:SHOWN_CHARACTERS]
