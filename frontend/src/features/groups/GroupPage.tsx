@@ -25,11 +25,14 @@ export default function GroupPage() {
   useTitle(group ? `Group ${group.index}` : "Group");
   if (first.error instanceof ApiProblem && first.error.status === 404)
     return <NotFound detail="This group does not exist." />;
+  const isDropped = group?.state === "dropped";
+  const isBare = isDropped && source.isLoaded && source.forest.numAlive === 0;
   return (
-    <div className="group-page">
+    <div className={isBare ? "group-page bare" : "group-page"}>
       <GroupHead group={group} drawn={versionsDrawn(source.forest)} />
       <ForestView key={groupId} source={source} state={state} sessionId={search.get("session") ?? undefined} />
-      <details className="group-task">
+      {/* Why a group was dropped is in its sessions. */}
+      <details className="group-task" open={isDropped}>
         <summary>Task and sessions</summary>
         {group ? <pre className="group-task-text">{JSON.stringify(group.task, null, 2)}</pre> : null}
         <SessionTable groupId={groupId} sessions={[...(state?.sessions.values() ?? [])]} />
@@ -53,6 +56,7 @@ function GroupHead({ group, drawn }: HeadProps) {
           <StateBadge state={group.state} />
           <Link to={`/jobs/${group.job}/groups`}>{group.job_name}</Link>
           <GroupFigures group={group} drawn={drawn} />
+          {group.reason ? <p className="group-reason muted">{group.reason}</p> : null}
         </>
       ) : null}
     </header>

@@ -122,7 +122,11 @@ export function ForestView({ source, state, sessionId }: Props) {
           <Outline source={source} selected={chosen} onSelect={setSelected} />
         )}
         {forest.numAlive === 0 ? (
-          <p className="forest-empty muted">No turn has been recorded. The first prompt of a session appears here.</p>
+          <p className="forest-empty muted">
+            {state?.group?.state === "dropped"
+              ? "No turn was recorded."
+              : "No turn has been recorded yet. The first prompt of a session appears here."}
+          </p>
         ) : null}
         {shape === "canvas" && hover && hover.node < forest.numNodes ? (
           <HoverNote source={source} hover={hover} />

@@ -87,7 +87,14 @@ export function LogsTab({ jobId, live }: TabProps) {
         )}
         <span className="muted end">{log.problem || (log.numBytes ? bytes(log.numBytes) : "no output yet")}</span>
       </div>
-      <LogText text={log.text} />
+      {log.text ? (
+        <LogText text={log.text} />
+      ) : (
+        <p className="none">
+          Nothing has been printed here. What an agent prints is on the page of its{" "}
+          <Link to={`/jobs/${jobId}/groups`}>session</Link>, under Output.
+        </p>
+      )}
     </section>
   );
 }
