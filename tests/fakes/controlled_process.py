@@ -1,8 +1,8 @@
 """A trainer or agent runner that does no work: it speaks the child protocol and behaves as
 FAKE_CHILD says.
 
-`work` (default): says that it trains until it is drained. `end`: ends each phase at once. `fail`:
-refuses each phase. `crash`: exits with status 3 when a phase begins. `deaf`: never answers a drain.
+`work` (default): says that it trains until it is drained. `end`: ends each phase at once. `fail`: refuses each phase.
+`input`: refuses what its job names. `crash`: exits with status 3 when a phase begins. `deaf`: never answers a drain.
 `renewed`: ends with a renewed credential. With a `CountingDevice` a trainer allocates `FAKE_TRAINER_BYTES`
 (awake,asleep) from it, and exits if it does not get them.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.protocol.child import (
     Begin,
     Begun,
@@ -85,6 +86,8 @@ def answers(message: ToChild, behaviour: str, memory: Memory) -> list[FromChild]
             return [Ended(phase_id=phase_id, reason="enough")]
         if behaviour == "fail":
             return [Failed(phase_id=phase_id, reason="the loss is not finite")]
+        if behaviour == "input":
+            return [Failed(phase_id=phase_id, reason="no such layer", cause=FailureCause.INPUT)]
         memory.load()
         begun = [] if message.order.gang is None else [Begun(phase_id=phase_id)]
         return [*begun, Doing(state=LedgerState.TRAINING)]

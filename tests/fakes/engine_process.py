@@ -1,7 +1,8 @@
 """The fake engine as a program with the embedded engine's flags, for supervisors to start.
 
 Run from the repository's root as `python -m tests.fakes.engine_process`. `FAKE_STEP_DELAY_S` in the
-environment slows it down; `FAKE_ENGINE_EXIT` makes it print something and exit at once. With a `CountingDevice` it
+environment slows it down; `FAKE_ENGINE_EXIT` makes it print something and exit at once, with the
+status `FAKE_ENGINE_STATUS` or 1. With a `CountingDevice` it
 allocates `FAKE_ENGINE_BYTES` (awake,asleep) from it, and exits if it does not get them.
 """
 
@@ -42,7 +43,8 @@ def main() -> None:
     sys.stdout.write(f"fake engine starts with version {options.weight_version}\n")
     sys.stdout.flush()
     if words := os.environ.get("FAKE_ENGINE_EXIT"):
-        sys.exit(words)
+        print(words, file=sys.stderr)
+        sys.exit(int(os.environ.get("FAKE_ENGINE_STATUS", "1")))
     faults = Faults(step_delay_s=float(os.environ.get("FAKE_STEP_DELAY_S", "0.002")))
     device = CountingDevice.of_environment()
     runner = (CountedRunner if device else FakeRunner)(

@@ -1,6 +1,7 @@
 """The engine as its supervisor starts it: arguments, ready line, sockets, signals, exit codes, its parent's death."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from seamlessflow.core.protocol.child import EXIT_INPUT_FAULT, INPUT_FAULT_MARK
 from tests.contract.engine.conftest import Kind
 from tests.fixtures.engine_processes import assert_ended, parent_of, post, refusal_of
 from tests.fixtures.repository import ROOT
@@ -94,12 +96,24 @@ def test_tells_a_port_that_it_picked_itself(models: Any) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("flaw", ["absent", "empty", "weights", "length", "device", "config"])
-def test_model_that_cannot_be_served_is_status_2_and_one_line(models: Any, tmp_path: Path, flaw: str) -> None:
+@pytest.mark.parametrize(
+    "flaw,status",
+    [
+        *(("absent", 2), ("empty", 2), ("weights", 2), ("device", 2)),
+        *(("length", EXIT_INPUT_FAULT), ("config", EXIT_INPUT_FAULT), ("truncated", EXIT_INPUT_FAULT)),
+    ],
+)
+def test_model_that_cannot_be_served_is_one_line_and_a_status_that_says_whether_another_machine_could(
+    models: Any, tmp_path: Path, flaw: str, status: int
+) -> None:
     folder = {"absent": tmp_path / "nowhere", "empty": tmp_path}.get(flaw, models.folder(Kind.QWEN3_TIED))
     if flaw == "config":
         folder = tmp_path
         (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    elif flaw == "truncated":
+        folder = Path(shutil.copytree(folder, tmp_path / "model"))
+        with (folder / "model.safetensors").open("r+b") as file:
+            file.truncate(file.seek(0, os.SEEK_END) - 4)
     further = {
         "device": ["--device", "cuda:77"],
         "weights": ["--weights", str(tmp_path)],
@@ -109,10 +123,10 @@ def test_model_that_cannot_be_served_is_status_2_and_one_line(models: Any, tmp_p
     command = [*COMMAND, "--model", str(folder), "--uds", str(tmp_path / "e.sock"), *further]
     result = refusal_of(command, environ=_environment(), timeout_s=DEADLINE_S)
 
-    assert result.returncode == 2
+    assert result.returncode == status, result.stderr
     assert result.stdout == ""
     assert len(result.stderr.strip().splitlines()) == 1
-    assert result.stderr.startswith("seamlessflow-engine: ")
+    assert result.stderr.startswith("seamlessflow-engine: " if status == 2 else f"{INPUT_FAULT_MARK}{folder}")
 
 
 def test_dies_with_its_parent(models: Any, tmp_path: Path) -> None:

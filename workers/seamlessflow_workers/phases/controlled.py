@@ -187,7 +187,7 @@ class ControlledChild(WarmChild):
         elif isinstance(message, Failed):
             self._has_begun = False
             self.phase = None
-            phase.fail(message.reason)
+            phase.fail(message.reason, message.cause)
             self._release(phase)
 
     async def _receive(self) -> FromChild:

@@ -2,7 +2,8 @@
 
 It takes a way to start an engine, and tells when one is ready or lost. It returns the engines that are ready. An engine
 whose device was cordoned stays lost. Invariants: an engine that was lost is gone before the next one takes its number;
-the set fails with the reason of its last engine, once no other engine works or is being started for the first time.
+the set fails with the reason of its last engine, once no other engine works or is being started for the first time, or
+at once if an engine cannot use what the job names.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow_workers.phases.engine_client import EngineError
 from seamlessflow_workers.phases.engine_replica import EngineReplica
 from seamlessflow_workers.phases.watched import ChildFailure
@@ -108,6 +110,8 @@ class ReplicaSet:
                 await replica.stay()
             except ChildFailure as error:
                 replica.lose(str(error))
+                if error.cause is FailureCause.INPUT:  # it would fail the others as well
+                    raise
                 self._on_lost(replica)
                 failures.add()
                 self._first_try_over(number)

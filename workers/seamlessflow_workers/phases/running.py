@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
+from seamlessflow.core.lifecycle.phases import PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import EngineReport, PhaseOrder, PhaseReport, WeightsArrival
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
@@ -65,6 +65,7 @@ class RunningPhase:
     on_observed: Callable[[], None]
     state: PhaseState = PhaseState.STARTING
     reason: str = ""
+    cause: FailureCause = FailureCause.WORK
     is_abandoned: bool = False
     arrival: WeightsArrival | None = None
     doing: Doing | None = None
@@ -90,8 +91,8 @@ class RunningPhase:
         self.reason = reason
         self._move(PhaseState.ENDED)
 
-    def fail(self, reason: str) -> None:
-        self.reason = reason
+    def fail(self, reason: str, cause: FailureCause = FailureCause.WORK) -> None:
+        self.reason, self.cause = reason, cause
         self._move(PhaseState.FAILED)
 
     def do(self, doing: Doing | None) -> None:
@@ -114,6 +115,7 @@ class RunningPhase:
             fence=self.order.fence,
             state=self.state,
             reason=self.reason,
+            cause=self.cause,
             endpoints=engines if has_engines else None,
             endpoint=next((engine.endpoint for engine in engines if engine.endpoint), None),
             served_version=min(versions, default=None),

@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
@@ -150,7 +150,7 @@ class WarmChild(ABC):
             await asyncio.sleep(self._failures.delay_s)
             await self._live()
         except ChildFailure as error:
-            self._note_failure(str(error))
+            self._note_failure(str(error), error.cause)
         except Exception as error:
             self._note_failure(f"{self._noun} met an unexpected {type(error).__name__}: {error}")
             raise
@@ -171,15 +171,16 @@ class WarmChild(ABC):
         self._failures.loaded()
         self._dependencies.on_moved()
 
-    def _note_failure(self, reason: str) -> None:
+    def _note_failure(self, reason: str, cause: FailureCause = FailureCause.WORK) -> None:
         self.is_leaving = True
         self._failures.add()
-        self._blame(reason)
-        if self.num_failures > 1:
-            reason = f"{reason} (failure {self.num_failures} in a row)"
+        if cause is FailureCause.WORK:
+            self._blame(reason)
+            if self.num_failures > 1:
+                reason = f"{reason} (failure {self.num_failures} in a row)"
         log.warning("%s", reason)
         if self.phase is not None and not self.phase.is_over:
-            self.phase.fail(reason)
+            self.phase.fail(reason, cause)
             self._release(self.phase)
 
     def _blame(self, reason: str) -> None:

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import NoReturn
 
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
+from seamlessflow.core.protocol.child import EXIT_INPUT_FAULT, INPUT_FAULT_MARK
 from seamlessflow_workers.process.child import ChildCommand, ChildProcess, Output, Spawner
 
 STOP_GRACE_S = 1.0
@@ -21,7 +23,11 @@ Work = Callable[[], Coroutine[object, object, None]]
 
 
 class ChildFailure(RuntimeError):
-    """The child cannot go on; the message says why in one sentence for people."""
+    """The child cannot go on; the message says why in one sentence for people. `cause`: work or input."""
+
+    def __init__(self, reason: str, cause: FailureCause = FailureCause.WORK) -> None:
+        super().__init__(reason)
+        self.cause = cause
 
 
 class WatchedProcess:
@@ -73,12 +79,19 @@ class WatchedProcess:
                 return
             await asyncio.wait({exiting}, timeout=NOTICE_EXIT_S)
             if exiting.done() and not self._stalled:
-                raise ChildFailure(f"{self._noun} {exiting.result()}")
+                raise self._failure(exiting.result())
             working.result()
         finally:
             for task in (working, exiting):
                 task.cancel()
             await asyncio.gather(working, exiting, return_exceptions=True)
+
+    def _failure(self, ending: str) -> ChildFailure:
+        assert self._process is not None
+        if self._process.exit_code != EXIT_INPUT_FAULT:
+            return ChildFailure(f"{self._noun} {ending}")
+        said = self._process.last_line.removeprefix(INPUT_FAULT_MARK)
+        return ChildFailure(f"{self._noun} cannot use what the job names: {said}", FailureCause.INPUT)
 
     async def _in_time(self, load: Work) -> None:
         loading, pulse = asyncio.create_task(load()), Pulse(LOADING_LIMIT_S)

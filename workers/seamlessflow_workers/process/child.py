@@ -65,6 +65,7 @@ class ChildProcess:
         self._process = process
         self._output = output
         self._log = log
+        self.exit_code: int | None = None  # negative for a signal
 
     @classmethod
     async def spawn(
@@ -97,12 +98,17 @@ class ChildProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def last_line(self) -> str:
+        """Return its last line of output."""
+        return self._log.last_line
+
     async def wait(self) -> str:
         """Return how it ended: exit code or signal, and its last line of output."""
-        code = await self._process.wait()
+        code = self.exit_code = await self._process.wait()
         await self._output.wait_closed(timeout_s=PIPE_DRAIN_S)
         ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        return f"{ending}; last line: {self._log.last_line}" if self._log.last_line else ending
+        return f"{ending}; last line: {self.last_line}" if self.last_line else ending
 
     async def stop(self, *, grace_s: float) -> None:
         """Send SIGTERM to the whole group, and kill it after `grace_s`."""

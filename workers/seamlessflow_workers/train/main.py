@@ -17,12 +17,14 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew, ToChild
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow.runtime.artifacts.opening import InvalidRoot
 from seamlessflow.runtime.artifacts.store import StoreError
 from seamlessflow.runtime.logs import log_to_stderr
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
+from seamlessflow_workers.process.input_faults import InputFault, leave_for_input
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
 from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
@@ -161,9 +163,10 @@ async def _serve(
         )
         await trainer.resume()
         use = await trainer.device_leave()
+    except InputFault as error:
+        leave_for_input(str(error))
     except (ModelLoadError, CheckpointReadError, InvalidRoot, StoreError) as error:
-        logger.error("%s", error)
-        end_process(EXIT_NOT_LOADED, "the trainer could not be loaded")
+        end_process(EXIT_NOT_LOADED, f"the trainer could not be loaded: {error}")
     channel.send(Ready(kept_bytes=use.kept_bytes))
     await _obey(channel, trainer)
 
@@ -236,7 +239,8 @@ class _Phase:
             reason, use = await self._work()
         except _ANTICIPATED as error:
             logger.error("phase %s failed: %s", phase_id, error)
-            await self._fail(phase_id, str(error))
+            cause = FailureCause.INPUT if isinstance(error, InputFault) else FailureCause.WORK
+            await self._fail(phase_id, str(error), cause)
         except Exception as error:
             logger.exception("phase %s failed", phase_id)
             await self._fail(phase_id, f"the trainer failed: {type(error).__name__}: {error}")
@@ -255,7 +259,7 @@ class _Phase:
             reason = f"drained before the version was announced: {error}"
         return reason, await self._trainer.device_leave()
 
-    async def _fail(self, phase_id: UUID, reason: str) -> None:
-        self._channel.send(Failed(phase_id=phase_id, reason=reason))
+    async def _fail(self, phase_id: UUID, reason: str, cause: FailureCause = FailureCause.WORK) -> None:
+        self._channel.send(Failed(phase_id=phase_id, reason=reason, cause=cause))
         await self._channel.flush()
         end_process(EXIT_PHASE_FAILED, reason)

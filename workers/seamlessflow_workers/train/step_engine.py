@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.core.batching.format import Batch
+from seamlessflow_workers.process.input_faults import InputFault
 from seamlessflow_workers.weights.manifest import ShardEntry
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import TensorLayout
@@ -17,7 +18,11 @@ from seamlessflow_workers.weights.transports.file.shards import ShardOrder
 
 
 class ModelLoadError(RuntimeError):
-    """The folder holds no causal language model that transformers can load and the job can train."""
+    """The model cannot be loaded, or the job cannot be trained, on this machine."""
+
+
+class ModelRefused(ModelLoadError, InputFault):
+    """The folder holds no causal language model that transformers can load and the job can train, on any machine."""
 
 
 class RankGone(RuntimeError):

@@ -2,13 +2,14 @@
 
 Invariant: `Phase.state` changes in `phase_move` only, by compare-and-set along `PHASE_MOVES`, with one event per
 move. A caller that knows the fence passes it: a stale fence then changes nothing. A move, its event and its
-notifications are one statement.
+notifications are one statement. A phase that fails because of what its job names pauses the job with it.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
 import functools
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -17,10 +18,13 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import ENGINES_CHANNEL, SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.types.tags import Role
 
@@ -44,6 +48,8 @@ _OF_STATE = {
     PhaseState.ENDED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}",
     PhaseState.FAILED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}, failure_cause = %(cause)s::text",
 }
+log = logging.getLogger(__name__)
+
 _LOCK_JOB = """
     SELECT FROM jobs_job WHERE id = (SELECT job_id FROM scheduling_phase WHERE id = %s) FOR NO KEY UPDATE"""
 
@@ -131,7 +137,8 @@ def _moved(statement: str, parameters: Mapping[str, str | None]) -> tuple[UUID, 
 
 @transaction.atomic
 def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) -> bool:
-    """Move a phase to FAILED, and count that for its job if the work itself failed. A gang fails once."""
+    """Move a phase to FAILED. If the work itself failed, count that for its job (a gang fails once); if what the job
+    names would fail everywhere, pause it."""
     with connection.cursor() as cursor:
         # Lock the job before the phase, as a publication does: the other order could deadlock with it.
         cursor.execute(_LOCK_JOB, [phase_id])
@@ -144,7 +151,26 @@ def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) 
             Phase.objects.filter(id=phase_id).update(failure_cause=FailureCause.GANG.value)
         else:
             Job.objects.filter(id=job_id).update(num_failures=F("num_failures") + 1)
+    elif parameters["cause"] == FailureCause.INPUT:
+        _job_pause(phase_id)
     return True
+
+
+def _job_pause(phase_id: UUID) -> None:
+    """Ask the job of a failed phase to pause, unless a person has resumed it since the phase was leased."""
+    phase = Phase.objects.select_related("job", "machine").get(id=phase_id)
+    resumed_at = phase.job.resumed_at
+    if resumed_at is not None and resumed_at > phase.leased_at:
+        return
+    try:
+        job_desire(
+            job_id=phase.job_id,
+            desired=DesiredJobState.PAUSE,
+            reason=f"{phase.role} on {phase.machine.name}: {phase.reason}",
+            author=PLATFORM,
+        )
+    except ApplicationError as fault:  # somebody ended or cancelled it meanwhile
+        log.info("job %s is not paused: %s", phase.job_id, fault)
 
 
 def _has_failed_before(phase_id: UUID, gang_id: UUID | None) -> bool:

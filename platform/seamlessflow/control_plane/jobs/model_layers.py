@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.files.safetensors_headers import header_read
 from seamlessflow.core.model_tensors import adaptable_layers, is_of_routed_expert
+from seamlessflow.runtime.safetensors_headers import header_read
 
 
 def lora_targets_check(folder: Path, targets: list[str]) -> None:

@@ -7,9 +7,9 @@ machine is ruled out because of it.
 from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.files.json_files import CONFIG_BOUNDS, InvalidJsonFile, json_file_read
-from seamlessflow.control_plane.common.files.safetensors_headers import header_read
 from seamlessflow.core.sizing.model_shape import InvalidModelConfig, ModelShape, model_shape
+from seamlessflow.runtime.json_files import CONFIG_BOUNDS, InvalidJsonFile, json_file_read
+from seamlessflow.runtime.safetensors_headers import header_read
 
 
 def model_shape_read(folder: Path) -> ModelShape | None:

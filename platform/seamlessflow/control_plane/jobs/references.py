@@ -17,15 +17,15 @@ from django.conf import settings
 
 from seamlessflow.control_plane.common.errors import conflict, field_error
 from seamlessflow.control_plane.common.files.artifacts import artifact_store, recorded_as
-from seamlessflow.control_plane.common.files.json_files import (
+from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.runtime.artifacts.store import StoreError
+from seamlessflow.runtime.json_files import (
     CONFIG_BOUNDS,
     TOKENIZER_BOUNDS,
     InvalidJsonFile,
     json_file_read,
 )
-from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.core.types.ids import IdKind, parse_id
-from seamlessflow.runtime.artifacts.store import StoreError
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
 ARTIFACT = "artifact://"

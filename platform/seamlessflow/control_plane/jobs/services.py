@@ -32,6 +32,7 @@ from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sou
 from seamlessflow.control_plane.jobs.gguf import gguf_resolve
 from seamlessflow.control_plane.jobs.hardware import hardware_load
 from seamlessflow.control_plane.jobs.mixtures import experts_check
+from seamlessflow.control_plane.jobs.model_files import model_files_check
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.model_shapes import model_shape_read
 from seamlessflow.control_plane.jobs.model_texts import model_text_check
@@ -177,6 +178,7 @@ def _submit(
 
 def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> FolderReport | None:
     """Check what the folder of the model decides, and keep all faults; return what its text files gave."""
+    faults.check(model_files_check, model_path)
     faults.check(model_numbers_check, model_path)
     faults.check(model_context_check, model_path, max_model_len=spec.model.max_model_len)
     faults.check(experts_check, model_path, spec.train)

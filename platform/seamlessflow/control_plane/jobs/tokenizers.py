@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.files.json_files import (
+from seamlessflow.runtime.json_files import (
     TOKENIZER_BOUNDS,
     InvalidJsonFile,
     json_file_read,

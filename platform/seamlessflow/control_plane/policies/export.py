@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.control_plane.common.files.safetensors_headers import StoredTensor, header_read
 from seamlessflow.control_plane.common.files.tar_stream import Member
 from seamlessflow.control_plane.policies.merging import NUM_BYTES, from_floats, merged, to_floats
+from seamlessflow.runtime.safetensors_headers import StoredTensor, header_read
 
 CONFIG_NAME = "config.json"
 ADAPTER_CONFIG_NAME = "adapter_config.json"

@@ -81,7 +81,7 @@ class Phase(models.Model):
         default="",
         db_default="",
         choices=[(c.value, c.value) for c in FailureCause],
-        help_text="Failed: why. Only `work` says something about the job or the machine.",
+        help_text="Failed: why. Only `work` may be the fault of the machine.",
     )
     leased_at = StoredAtField()
     active_at = models.DateTimeField(null=True)

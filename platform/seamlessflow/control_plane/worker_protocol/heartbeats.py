@@ -225,6 +225,7 @@ def _reports_apply(machine: SeenMachine, heartbeat: Heartbeat) -> None:
             reason=_storable(report.reason),
             author=machine.author,
             fields=fresh,
+            cause=report.cause,
         )
         if fresh and not has_moved:
             _facts_store(machine, phase, fresh)

@@ -19,9 +19,11 @@ class PhaseState(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """Why a phase failed, as far as the platform can tell. Only `WORK` says something about its job or machine."""
+    """Why a phase failed, as far as the platform can tell. `WORK` says something about its job or its machine, `INPUT`
+    only about its job, the others about neither."""
 
     WORK = "work"  # what ran failed, or did not start or end in time
+    INPUT = "input"  # what the job names, such as its model, would fail in the same way on every machine
     SILENCE = "silence"  # its machine was lost or its supervisor was restarted
     GANG = "gang"  # another member of its gang failed first
 

@@ -3,14 +3,21 @@
 The file descriptor number is given as `--control-fd`. The child is started once per (job, role) with a `WarmProcess`
 (JSON, `--warm-process FILE`) and sends `Ready`. It may then work on one phase after another, because it outlives
 phases. It exits when the socket closes.
+
+A child, or an engine, that cannot use what its job names, on whichever machine, writes a last line that begins with
+`INPUT_FAULT_MARK` and exits with `EXIT_INPUT_FAULT`. That says nothing of the machine.
 """
 
 from uuid import UUID
 
 import msgspec
 
+from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.protocol.worker import PhaseOrder
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
+
+EXIT_INPUT_FAULT = 65  # EX_DATAERR of sysexits.h; interpreters and libraries exit with none of these
+INPUT_FAULT_MARK = "input fault: "
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begin"):
@@ -79,6 +86,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="f
 
     phase_id: UUID
     reason: str
+    cause: FailureCause = FailureCause.WORK  # or input
 
 
 ToChild = Begin | Drain | Renew | Ping

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
@@ -73,6 +73,7 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     state: PhaseState  # starting, active, draining, ended or failed
     reason: str = ""
+    cause: FailureCause = FailureCause.WORK  # failed: work, or input if no machine could do better
     # rollout: every engine of the phase; None: an older supervisor, which has one engine, that of `endpoint`
     endpoints: list[EngineReport] | None = None
     endpoint: str | None = None  # rollout: base URL of the first front, for older control planes

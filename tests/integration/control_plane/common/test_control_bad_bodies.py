@@ -171,7 +171,9 @@ def test_a_value_out_of_range_is_named_with_the_accepted_range(
 def test_sequences_longer_than_the_models_positions_are_refused(
     cast: Cast, config: object, expected: int
 ) -> None:
-    (cast.model / "config.json").write_text(json.dumps(config))
+    (cast.model / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", **config} if isinstance(config, dict) else config)
+    )
 
     response = cast.owner.call("POST", "jobs", cast.spec())
 
@@ -182,7 +184,8 @@ def test_sequences_longer_than_the_models_positions_are_refused(
 
 
 def test_quantised_weights_are_refused_by_their_method(cast: Cast) -> None:
-    (cast.model / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "fp8"}}))
+    config = {"model_type": "qwen3", "quantization_config": {"quant_method": "fp8"}}
+    (cast.model / "config.json").write_text(json.dumps(config))
     refused = cast.owner.call("POST", "jobs", cast.spec())
     assert refused.status_code == 400
     (fault,) = json.loads(refused.content)["errors"]
@@ -197,6 +200,7 @@ def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -
         for name in layers
     }
     save_file(tensors, cast.model / "model.safetensors")
+    (cast.model / "config.json").write_text('{"model_type": "qwen3_moe"}')
 
     def submit(target: str) -> HttpResponse:
         return cast.owner.call(
@@ -218,6 +222,7 @@ def test_adapter_of_experts_is_refused(cast: Cast) -> None:
     layers = ("mlp.gate", "mlp.experts.0.gate_proj", "mlp.shared_experts.up_proj", "self_attn.q_proj")
     tensors = {f"model.layers.0.{name}.weight": np.zeros((2, 2), dtype=np.float32) for name in layers}
     save_file(tensors, cast.model / "model.safetensors")
+    (cast.model / "config.json").write_text('{"model_type": "qwen3_moe"}')
 
     def submit(target: str) -> HttpResponse:
         return cast.owner.call("POST", "jobs", cast.spec(train={"lora": {"target_modules": [target]}}))
@@ -242,7 +247,7 @@ SPREAD = {"num_ranks": 8, "parallel": {"expert": 4}}
     [
         (MIXTURE, {"freeze_router": True}, "", ""),
         (MIXTURE, SPREAD, "", ""),
-        ({"text_config": MIXTURE}, SPREAD, "", ""),
+        ({"model_type": "qwen3_5_moe", "text_config": MIXTURE}, SPREAD, "", ""),
         (
             {"model_type": "qwen3"},
             {"freeze_router": True},

@@ -18,7 +18,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast, weights_file
+from tests.fixtures.control_plane import PLAIN_CONFIG, Cast, weights_file
 
 
 def test_a_submitted_job_is_queued_with_version_zero_and_an_event(cast: Cast) -> None:
@@ -52,7 +52,7 @@ environment: {{name: calculator, tasks: {cast.tasks}}}
 
 
 def test_all_faults_of_a_spec_are_named_at_once(cast: Cast) -> None:
-    (cast.model / "config.json").write_text('{"max_position_embeddings": 512}')
+    (cast.model / "config.json").write_text('{"model_type": "qwen3", "max_position_embeddings": 512}')
     spec = cast.spec()
     spec["model"] |= {"max_model_len": 1_000_000}
     spec["environment"] |= {"tasks": "/nowhere/tasks.jsonl"}
@@ -147,8 +147,15 @@ def test_a_path_that_leaves_the_model_roots_through_a_link_is_refused(cast: Cast
 
 
 def test_a_job_tells_how_much_memory_its_model_needs(cast: Cast) -> None:
+    (cast.model / "config.json").write_text('{"model_type": "qwen3"}')
     assert json.loads(cast.owner.call("POST", "jobs", cast.spec()).content)["memory"] is None
-    config = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 100}
+    config = {
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "vocab_size": 100,
+    }
     (cast.model / "config.json").write_text(json.dumps(config))
     weights_file(cast.model / "model.safetensors", {"model.embed_tokens.weight": (100, 8)})
 
@@ -166,6 +173,37 @@ def test_weights_that_cannot_be_read_are_refused_by_name(cast: Cast) -> None:
 
     assert response.status_code == 400
     assert b"model.safetensors cannot be read" in response.content
+
+
+@pytest.mark.parametrize(
+    "change,words",
+    [
+        ({"vocab_size": 10**12}, "model/config.json: vocab_size is 1000000000000"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers is '2'; accepted: a whole number from 1 on"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"hidden_size": 10**7}, "hidden_size is 10000000"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+        ({"model_type": "evil"}, "model_type is 'evil'; accepted: a kind of causal language model"),
+    ],
+)
+def test_a_model_that_nothing_can_load_is_refused_by_file_and_field(
+    cast: Cast, change: dict[str, object], words: str
+) -> None:
+    (cast.model / "config.json").write_text(json.dumps({**PLAIN_CONFIG, **change}))
+    response = cast.owner.call("POST", "jobs", cast.spec())
+    assert response.status_code == 400
+    (fault, *_) = json.loads(response.content)["errors"]
+    assert fault["field"] == "model.source"
+    assert words in fault["detail"]
+
+
+def test_a_tokenizer_with_an_invalid_pattern_is_refused(cast: Cast) -> None:
+    tokenizer = json.loads((cast.model / "tokenizer.json").read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False}
+    (cast.model / "tokenizer.json").write_text(json.dumps({**tokenizer, "pre_tokenizer": split}))
+    response = cast.owner.call("POST", "jobs", cast.spec())
+    assert response.status_code == 400
+    assert b"tokenizer.json" in response.content
 
 
 def test_a_model_folder_without_a_tokenizer_is_named(cast: Cast) -> None:

@@ -20,8 +20,9 @@ from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
-from seamlessflow.core.lifecycle.jobs import DesiredJobState
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, PausedBy
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
+from seamlessflow.core.protocol.worker import PhaseReport
 from seamlessflow.core.scheduling.decisions import AdmitMachine
 from seamlessflow.core.scheduling.evidence import PROVEN_S
 from seamlessflow.core.scheduling.judging import QUARANTINE_S
@@ -359,3 +360,35 @@ def test_a_publication_since_shows_that_the_job_works(cast: Cast) -> None:
     Job.objects.filter(id=job.id).update(latest_version=1, published_batch=1)
     cycle()
     assert MachineJudgement.objects.get().machine_id == workers["bad"].machine.id
+
+
+def test_what_a_job_names_pauses_it_at_once_and_says_nothing_of_the_machine(cast: Cast) -> None:
+    worker = worker_make("alpha", "rollout", "train")
+    worker_make("beta", "rollout", "train").heartbeat()
+    worker.heartbeat()
+    for number in range(4):
+        job = cast.job(is_running=True, name=f"broken {number}")
+        phase = phase_make(job, worker.machine, Role.ROLLOUT)
+        said = PhaseReport(
+            phase_id=phase.id,
+            fence=phase.fence,
+            state=PhaseState.FAILED,
+            reason="vocab_size is 0",
+            cause=FailureCause.INPUT,
+        )
+        worker.heartbeat(phases=[said])
+        cycle()
+        job.refresh_from_db()
+        assert (job.desired, job.num_failures) == ("pause", 0)
+        assert job.pause_reason == "rollout on alpha: vocab_size is 0"
+        assert job.paused_by is PausedBy.PLATFORM
+    assert (seen(worker).quarantine, failures()) == (None, {})
+
+
+def test_an_input_fault_of_a_phase_from_before_a_person_resumed_the_job_changes_nothing(cast: Cast) -> None:
+    worker, job = worker_make("alpha", "rollout"), cast.job(is_running=True)
+    phase = phase_make(job, worker.machine, Role.ROLLOUT)
+    Job.objects.filter(id=job.id).update(resumed_at=timezone.now() + timedelta(seconds=1))
+    fail(phase, FailureCause.INPUT)
+    job.refresh_from_db()
+    assert (job.desired, job.num_failures) == ("run", 0)

@@ -214,7 +214,13 @@ def test_warm_processes_follow_tags_placement_cordon_and_the_desired_state(cast:
 
 
 def test_a_warm_process_says_what_it_needs_of_each_device(cast: Cast) -> None:
-    config = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 100}
+    config = {
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "vocab_size": 100,
+    }
     (cast.model / "config.json").write_text(json.dumps(config))
     weights_file(cast.model / "model.safetensors", {"model.embed_tokens.weight": (100, 8)})
     job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")

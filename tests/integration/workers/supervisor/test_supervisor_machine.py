@@ -19,7 +19,8 @@ import aiohttp
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
+from seamlessflow.core.protocol.child import EXIT_INPUT_FAULT, INPUT_FAULT_MARK
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import LedgerState
@@ -281,9 +282,28 @@ async def test_a_crash_loop_says_how_often(stage: Stage, monkeypatch: pytest.Mon
     first = plane.order(Role.ROLLOUT)
     failed = await plane.until_state(first, PhaseState.FAILED)
     assert failed.reason == "the engine exited with code 1; last line: no such model"
+    assert failed.cause is FailureCause.WORK
     second = plane.order(Role.ROLLOUT)
     failed = await plane.until_state(second, PhaseState.FAILED)
     assert "last line: no such model (failure " in failed.reason
+
+
+async def test_what_would_fail_everywhere_is_reported_apart_from_faults_of_the_machine(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = stage.plane
+    monkeypatch.setenv("FAKE_ENGINE_EXIT", f"{INPUT_FAULT_MARK}/m: config.json: vocab_size is 0")
+    monkeypatch.setenv("FAKE_ENGINE_STATUS", str(EXIT_INPUT_FAULT))
+    monkeypatch.setenv("FAKE_CHILD", "input")
+    plane.reside(Role.ROLLOUT)
+    plane.reside(Role.TRAIN)
+    for role, words in (
+        (Role.ROLLOUT, "the engine cannot use what the job names: /m: config.json: vocab_size is 0"),
+        (Role.ROLLOUT, "the engine cannot use what the job names: /m: config.json: vocab_size is 0"),
+        (Role.TRAIN, "no such layer"),
+    ):
+        failed = await plane.until_state(plane.order(role), PhaseState.FAILED)
+        assert (failed.cause, failed.reason) == (FailureCause.INPUT, words)
 
 
 async def test_an_engine_that_the_machine_lacks_is_refused_with_the_reason(stage: Stage) -> None:

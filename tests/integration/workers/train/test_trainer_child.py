@@ -18,7 +18,17 @@ from safetensors.numpy import load
 from seamlessflow.control_plane.jobs.continued_files import checkpoint_take, version_take
 from seamlessflow.core.artifacts.places import checkpoint_place, job_place, version_place
 from seamlessflow.core.batching.format import Batch
-from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromChild, Ready, Renew
+from seamlessflow.core.protocol.child import (
+    EXIT_INPUT_FAULT,
+    INPUT_FAULT_MARK,
+    Doing,
+    Drain,
+    Ended,
+    Failed,
+    FromChild,
+    Ready,
+    Renew,
+)
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.runtime.artifacts.opening import store_open
@@ -396,3 +406,19 @@ def test_missing_model_is_one_clear_sentence(tmp_path: Path, planes: Planes) -> 
     log = (tmp_path / "trainer.log").read_text()
     assert f"no causal language model can be loaded from {tmp_path / 'model'}" in log
     assert "Traceback" not in log
+
+
+def test_weights_that_are_damaged_after_submission_are_reported_as_a_fault_of_the_input(
+    tmp_path: Path, trainer_model: Path, planes: Planes
+) -> None:
+    weights = Path(shutil.copytree(trainer_model, tmp_path / "model")) / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 4)
+    trainer = TrainerProcess(tmp_path, planes, SPEC)
+    try:
+        code = trainer.process.wait(DEADLINE_S)
+    finally:
+        trainer.kill()
+    assert code == EXIT_INPUT_FAULT
+    last = (tmp_path / "trainer.log").read_text().splitlines()[-1]
+    assert last.startswith(INPUT_FAULT_MARK)
+    assert "model.safetensors cannot be read as safetensors: its tensors end at byte" in last

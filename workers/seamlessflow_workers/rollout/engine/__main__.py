@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from seamlessflow_workers.process.input_faults import InputFault, leave_for_input
 from seamlessflow_workers.rollout.serving.process import (
     REFUSED,
     arguments_parse,
@@ -61,6 +62,8 @@ def _load(arguments: argparse.Namespace) -> "EmbeddedEngine":
                 backend=Backend(arguments.backend),
             )
         )
+    except InputFault as error:
+        leave_for_input(str(error))
     except (ValueError, OSError, RuntimeError) as error:
         leave(PROGRAM, REFUSED, str(error).splitlines()[0])
     settings = EngineSettings(

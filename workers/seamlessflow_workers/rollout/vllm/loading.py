@@ -8,24 +8,30 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.platforms import current_platform
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from seamlessflow_workers.process.input_faults import input_faults
 from seamlessflow_workers.rollout.serving.served_engine import ModelLimits
 from seamlessflow_workers.rollout.vllm.options import refusal
 
 
 class ModelRefused(ValueError):
-    """vLLM cannot serve the model as asked."""
+    """vLLM cannot serve the model as asked, here."""
 
 
 def load_llm(engine_arguments: dict[str, Any], *, device: str) -> AsyncLLM:
-    """Start vLLM's processes and load the model. Raises ModelRefused."""
+    """Start vLLM's processes and load the model. Raises ModelRefused, or InputFault if no machine could."""
     if current_platform.device_type != device:
         raise ModelRefused(
             f"this vLLM was built for {current_platform.device_type or 'no device'}, but --device is {device}"
         )
     if reason := refusal(Path(engine_arguments["model"]), device):
         raise ModelRefused(reason)
+    with input_faults(
+        Path(engine_arguments["model"])
+    ):  # it reads the config and knows the model's kind, or not
+        arguments = AsyncEngineArgs(**engine_arguments)
+        arguments.create_model_config()
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments))
+        return AsyncLLM.from_engine_args(arguments)
     except (ValueError, OSError, RuntimeError) as error:
         raise ModelRefused(f"vLLM cannot serve {engine_arguments['model']}: {_last_line(error)}") from error
 

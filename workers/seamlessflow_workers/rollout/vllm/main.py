@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
+from seamlessflow_workers.process.input_faults import InputFault, leave_for_input, model_check
 from seamlessflow_workers.rollout.serving.process import (
     REFUSED,
     arguments_parse,
@@ -73,6 +74,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
     from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
     from seamlessflow_workers.rollout.vllm.engine import VllmEngine
     from seamlessflow_workers.rollout.vllm.loading import ModelRefused, load_llm, model_limits
+    from seamlessflow_workers.rollout.weights import is_adapter
     from seamlessflow_workers.weights.offers import WeightsError
 
     settings = EngineSettings(
@@ -83,10 +85,13 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
         model_folder=arguments.model,
     )
     try:
+        model_check(arguments.model, has_weights=arguments.weights is None or is_adapter(arguments.weights))
         llm = load_llm(engine_arguments(arguments), device=arguments.device)
         engine = VllmEngine(llm, settings, model_limits(llm), can_free_memory=arguments.device == "cuda")
         await engine.prepare(arguments.weights)
-    except (ModelRefused, WeightsError) as error:
+    except InputFault as error:
+        leave_for_input(str(error))
+    except (ModelRefused, OSError, WeightsError) as error:
         leave(PROGRAM, REFUSED, str(error).splitlines()[0])
     return engine
 

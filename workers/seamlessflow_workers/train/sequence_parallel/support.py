@@ -18,7 +18,7 @@ from seamlessflow.core.training.divisors import divisors_named
 from seamlessflow_workers.train.sequence_parallel.attention import SEQUENCE_ATTENTION, SequencePass
 from seamlessflow_workers.train.sequence_parallel.collectives import SequenceGroup
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad, token_slice
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelRefused
 from seamlessflow_workers.train.trees.attention import TreeAttentionError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import (
@@ -32,7 +32,7 @@ from seamlessflow_workers.train.trees.support import (
 _ROPE_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
-class SequenceRefused(ModelLoadError):
+class SequenceRefused(ModelRefused):
     """The sequences of this model cannot be shared by so many ranks."""
 
     def __init__(self, model: PreTrainedModel, size: int, reason: str, way_out: str = "1") -> None:

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from seamlessflow.core.job_spec import LoraSection
 from seamlessflow.core.model_tensors import adaptable_layers, is_of_routed_expert
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelRefused
 
 _NAME = "default"  # peft's name for a model's only adapter
 _PREFIX = "base_model.model."  # of names in peft's files, which hold the state of its wrapper
@@ -61,7 +61,7 @@ class Adapter:
 
 
 def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str) -> Adapter:
-    """Put an adapter into `model`, in place; `source` is named in its configuration. Raises ModelLoadError."""
+    """Put an adapter into `model`, in place; `source` is named in its configuration. Raises ModelRefused."""
     is_mixture = any(is_of_routed_expert(name) for name, _ in model.named_parameters())
     layers = adaptable_layers(_linear_layers(model), is_mixture=is_mixture)
     _check_targets(model, layers, section.target_modules)
@@ -94,7 +94,7 @@ def _linear_layers(model: PreTrainedModel) -> list[str]:
 def _check_targets(model: PreTrainedModel, layers: list[str], targets: list[str]) -> None:
     for target in targets:
         if not any(name == target or name.endswith(f".{target}") for name in layers):
-            raise ModelLoadError(
+            raise ModelRefused(
                 f"train.lora.target_modules: {target!r} is no linear layer of {type(model).__name__} that can be "
                 f"adapted; it has {', '.join(sorted(set(map(_last, layers))))}"
             )

@@ -7,6 +7,7 @@ logits were many, the head returns those two figures in their place and never ha
 """
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype, LoraSection
+from seamlessflow_workers.process.input_faults import InputFault, input_faults, model_check
 from seamlessflow_workers.train.sequence_parallel.attention import SequencePass
 from seamlessflow_workers.train.sequence_parallel.collectives import ALONE, SequenceGroup
 from seamlessflow_workers.train.sequence_parallel.support import sequence_attention_enable
@@ -31,13 +33,14 @@ from seamlessflow_workers.train.step.loading.partitioned import (
 )
 from seamlessflow_workers.train.step.sampled import Masks
 from seamlessflow_workers.train.step.sampling_head import SampledTokens, SamplingHead
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelLoadError, ModelRefused
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import PROBE_TOKEN_IDS, tree_attention_enable
 from seamlessflow_workers.weights.naming import router_names
 
 logger = logging.getLogger(__name__)
 
+_NUM_NAMED = 3  # of the missing parameters, in an error
 _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 
 
@@ -166,9 +169,13 @@ def policy_load(
     """
     transformers_logging.disable_progress_bar()
     try:
-        model = _model_load(model_path, _DTYPES[dtype], in_parts=in_parts)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
+        model_check(model_path)
+        with input_faults(model_path):
+            model = _model_load(model_path, _DTYPES[dtype], in_parts=in_parts)
+    except InputFault as error:
+        raise ModelRefused(f"no causal language model can be loaded from {error}") from error
+    except OSError as error:
+        raise ModelLoadError(f"the files of {model_path} cannot be read: {error}") from error
     if is_tree:
         with gathered_in_calls(model, num_token_ids=PROBE_TOKEN_IDS):
             tree_attention_enable(model)
@@ -193,17 +200,36 @@ def _model_load(model_path: Path, dtype: torch.dtype, *, in_parts: bool) -> PreT
         return partitioned_load(model_path, dtype)
     if in_parts:
         logger.warning("%s is loaded whole on every rank: it has no plain safetensors files", model_path)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        model_path, dtype=dtype, local_files_only=True, trust_remote_code=False
+    # Values that the files lack are made up, and shapes that differ are told in a log only, so both are looked at here.
+    loading: Any = AutoModelForCausalLM.from_pretrained(
+        model_path,
+        dtype=dtype,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
     )
+    model: PreTrainedModel = loading[0]
+    if problem := _unfilled(model, loading[1]):
+        raise ModelRefused(f"{model_path}: {problem}")
     return model
 
 
+def _unfilled(model: PreTrainedModel, loaded: Mapping[str, Any]) -> str:
+    """Return what is wrong with the values of parameters in a model's files; nothing if all of them have some."""
+    if mismatched := sorted(loaded["mismatched_keys"]):
+        name, stored, wanted = mismatched[0]
+        return f"{name} has the shape {list(stored)} in the files and {list(wanted)} by config.json"
+    missing = sorted(set(loaded["missing_keys"]) & {name for name, _ in model.named_parameters()})
+    others = f" and {len(missing) - _NUM_NAMED} others" if len(missing) > _NUM_NAMED else ""
+    return f"the files have no values for {', '.join(missing[:_NUM_NAMED])}{others}" if missing else ""
+
+
 def _routers_freeze(model: nn.Module) -> None:
-    """Let routers keep choosing as they do. Raises ModelLoadError if the model has none."""
+    """Let routers keep choosing as they do. Raises ModelRefused if the model has none."""
     parameters = dict(model.named_parameters())
     routers = router_names(parameters)
     if not routers:
-        raise ModelLoadError(f"train.freeze_router: {type(model).__name__} has no router; set it to false")
+        raise ModelRefused(f"train.freeze_router: {type(model).__name__} has no router; set it to false")
     for name in routers:
         parameters[name].requires_grad_(False)

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.core.batching.tree_layout import TreeLayout
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelRefused
 from seamlessflow_workers.train.trees.attention import TREE_ATTENTION, TreeAttentionError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 
@@ -26,7 +26,7 @@ PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
 _TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 
-class TreeRefused(ModelLoadError):
+class TreeRefused(ModelRefused):
     """The model cannot be trained on trees."""
 
     def __init__(self, model: PreTrainedModel, reason: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from seamlessflow_workers.process.input_faults import input_faults, model_check
 from seamlessflow_workers.rollout.engine.model.dense_decoder import DenseDecoder, dense_config
 from seamlessflow_workers.rollout.engine.model.torch_runner import Decoder, TorchRunner
 from seamlessflow_workers.rollout.weights import is_adapter
@@ -47,19 +48,27 @@ class LoadOptions:
 
 
 def load_runner(options: LoadOptions) -> TorchRunner:
-    """Load a model. Raises ModelNotFoundError, DeviceNotFoundError, WeightsError, UnsupportedModelError."""
+    """Load a model.
+
+    Raises InputFault; ModelNotFoundError if the folder is not there; DeviceNotFoundError; WeightsError about other
+    weights than the model's own.
+    """
     config = _read_json(options.model, "config.json", is_required=True)
     _prepare_device(options.device)
-    decoder = _build_decoder(config, options)
+    model_check(options.model, has_weights=not options.has_other_weights)
+    with input_faults(options.model):
+        decoder = _build_decoder(config, options)
+        end_ids = _eos_token_ids(config, _read_json(options.model, "generation_config.json"))
     runner = TorchRunner(
         decoder,
         folder=options.model,
         num_rows=options.num_slots,
         max_model_len=options.max_model_len,
-        eos_token_ids=_eos_token_ids(config, _read_json(options.model, "generation_config.json")),
+        eos_token_ids=end_ids,
     )
     if isinstance(decoder, DenseDecoder) and not options.has_other_weights:
-        runner.stage_weights(options.model).apply()
+        with input_faults(options.model):
+            runner.stage_weights(options.model).apply()
     if options.weights is not None:
         runner.stage_weights(options.weights).apply()
     return runner

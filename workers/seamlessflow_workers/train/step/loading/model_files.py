@@ -23,7 +23,7 @@ from transformers.core_model_loading import (
     rename_source_key,
 )
 
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelLoadError, ModelRefused
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -66,7 +66,7 @@ def _converted(name: str, converter: WeightConverter, model: PreTrainedModel) ->
     try:
         found = converter.convert(name, model=model, config=model.config)
     except (ValueError, RuntimeError, KeyError, IndexError) as error:
-        raise ModelLoadError(f"the stored parts of {name} do not fit together: {error}") from error
+        raise ModelRefused(f"the stored parts of {name} do not fit together: {error}") from error
     for target, values in found.items():
         yield target, values[0] if isinstance(values, list) else values
 
@@ -94,7 +94,7 @@ class _MappedFiles:
         try:
             found: dict[str, str] = json.loads(index.read_bytes())["weight_map"]
         except (ValueError, KeyError) as error:
-            raise ModelLoadError(f"{index} is not an index of safetensors files: {error!r}") from error
+            raise ModelRefused(f"{index} is not an index of safetensors files: {error!r}") from error
         return found
 
     def _open(self, file: str) -> safe_open:

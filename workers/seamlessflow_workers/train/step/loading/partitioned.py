@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from seamlessflow_workers.train.step.loading.model_files import has_mappable_files, model_tensors
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
-from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelRefused
 from seamlessflow_workers.weights.freed_memory import freed_memory_return
 
 _NUM_NAMED = 3  # of the missing parameters, in an error
@@ -29,7 +29,7 @@ def can_load_in_parts(folder: Path) -> bool:
 
 
 def partitioned_load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """Load this rank's share of a model; all ranks do. Raises ModelLoadError, OSError or ValueError."""
+    """Load this rank's share of a model; all ranks do. Raises ModelRefused, OSError or ValueError."""
     with _parameters_without_values():
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             _config(folder), dtype=dtype, trust_remote_code=False
@@ -140,13 +140,13 @@ class _Partitions:
                 self._places.setdefault(parameter, []).append((module, name))
 
     def fill(self, name: str, values: Tensor) -> None:
-        """Keep this rank's part of the values of a parameter, or all those of a buffer. Raises ModelLoadError."""
+        """Keep this rank's part of the values of a parameter, or all those of a buffer. Raises ModelRefused."""
         if name in self._buffers:
             self._buffers[name].copy_(values)
             return
         parameter = self._parameters[name]
         if values.shape != parameter.shape:
-            raise ModelLoadError(
+            raise ModelRefused(
                 f"{name} has the shape {tuple(values.shape)} in the model's files and {tuple(parameter.shape)} by its "
                 "config.json"
             )
@@ -157,11 +157,11 @@ class _Partitions:
                 setattr(module, own_name, partitioned)
 
     def require_all(self, folder: Path) -> None:
-        """Raise ModelLoadError unless every parameter was filled."""
+        """Raise ModelRefused unless every parameter was filled."""
         missing = [name for name, parameter in self._parameters.items() if parameter in self._places]
         if missing:
             others = f" and {len(missing) - _NUM_NAMED} others" if len(missing) > _NUM_NAMED else ""
-            raise ModelLoadError(f"{folder} has no values for {', '.join(missing[:_NUM_NAMED])}{others}")
+            raise ModelRefused(f"{folder} has no values for {', '.join(missing[:_NUM_NAMED])}{others}")
 
     def _partition(self, like: nn.Parameter, values: Tensor) -> nn.Parameter:
         # Memory that nobody writes to takes no room, so the parameter is never there as a whole.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,6 @@ def json_text_read(text: bytes, bounds: JsonBounds) -> Any:
     if sum(map(text.count, (b",", b"[", b"{"))) > bounds.max_values:
         raise InvalidJsonFile(f"it has more than the {bounds.max_values} values accepted")
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:  # of msgspec, and of texts that are not UTF-8
         raise InvalidJsonFile(str(error)) from error
