@@ -66,6 +66,10 @@ class ControlledChild(WarmChild):
             self._noun,
             silence_limit_s=self._silence_limit_s,
             ask_for_sign=lambda: self._send(Ping()),
+            # What agents use is not their runner's.
+            memory_limit_bytes=self._dependencies.settings.memory_limit_bytes
+            if self.key.role is Role.TRAIN
+            else None,
         )
         await self._wait_for_room()
         async with self._dependencies.loading:

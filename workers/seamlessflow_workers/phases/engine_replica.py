@@ -52,7 +52,12 @@ class EngineReplica:
         self._client = EngineClient(self.socket)
         self._front: Front | None = None
         self._job_id = job_id
-        self._process = WatchedProcess(noun, silence_limit_s=silence_limit_s, ask_for_sign=self._ask_for_sign)
+        self._process = WatchedProcess(
+            noun,
+            silence_limit_s=silence_limit_s,
+            ask_for_sign=self._ask_for_sign,
+            memory_limit_bytes=dependencies.settings.memory_limit_bytes,
+        )
         self._asking: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
 

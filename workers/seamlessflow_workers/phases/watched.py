@@ -1,8 +1,8 @@
 """A process of a child, watched from its start to its end.
 
 It takes a command and the coroutines that load the process and work with it. However the process ends, and also if it
-does not load in time or gives no sign of life for too long, the coroutine that runs ends with a ChildFailure that says
-why in one sentence. Invariant: nothing of the process is left after `stop`.
+does not load in time, gives no sign of life for too long or takes too much memory, the coroutine that runs ends with a
+ChildFailure that says why in one sentence. Invariant: nothing of the process is left after `stop`.
 """
 
 import asyncio
@@ -14,10 +14,14 @@ from seamlessflow.core.lifecycle.phases import FailureCause
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 from seamlessflow.core.protocol.child import EXIT_INPUT_FAULT, INPUT_FAULT_MARK
 from seamlessflow_workers.process.child import ChildCommand, ChildProcess, Output, Spawner
+from seamlessflow_workers.process.memory_use import tree_memory_bytes
+from seamlessflow_workers.process.settings import MEMORY_SHARE_VARIABLE
 
 STOP_GRACE_S = 1.0
 # Weights may come from a slow disk and kernels may have to be compiled; meanwhile nothing answers.
 LOADING_LIMIT_S = 1800.0
+MEASURE_EVERY_S = 0.25  # memory: a process that builds a model takes some GiB a second at most
+GIB = 1 << 30
 NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
 Work = Callable[[], Coroutine[object, object, None]]
 
@@ -33,13 +37,21 @@ class ChildFailure(RuntimeError):
 class WatchedProcess:
     """Spawned → loaded → gone. `ask_for_sign` asks for a sign of life; the answer, whenever it comes, is a `beat`."""
 
-    def __init__(self, noun: str, *, silence_limit_s: float, ask_for_sign: Callable[[], None]) -> None:
-        """`noun`: what messages call it."""
+    def __init__(
+        self,
+        noun: str,
+        *,
+        silence_limit_s: float,
+        ask_for_sign: Callable[[], None],
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        """`noun`: what messages call it; `memory_limit_bytes`: for it and its descendants."""
         self._noun = noun
         self._ask_for_sign = ask_for_sign
         self._pulse = Pulse(silence_limit_s)
         self._process: ChildProcess | None = None
-        self._stalled = ""  # why it was killed
+        self._memory_limit_bytes = memory_limit_bytes
+        self._killed = ""  # why it was killed
 
     @property
     def pid(self) -> int | None:
@@ -73,18 +85,22 @@ class WatchedProcess:
         assert self._process is not None
         working = asyncio.create_task(work)
         exiting = asyncio.create_task(self._process.wait())
+        measuring = asyncio.create_task(self._watch_memory(self._process.pid))
+        tasks = (working, exiting, measuring)
         try:
-            await asyncio.wait({working, exiting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if working.done() and working.exception() is None:
                 return
             await asyncio.wait({exiting}, timeout=NOTICE_EXIT_S)
-            if exiting.done() and not self._stalled:
+            if self._killed:
+                raise ChildFailure(self._killed)
+            if exiting.done():
                 raise self._failure(exiting.result())
             working.result()
         finally:
-            for task in (working, exiting):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(working, exiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _failure(self, ending: str) -> ChildFailure:
         assert self._process is not None
@@ -131,8 +147,23 @@ class WatchedProcess:
             self._pulse.listened(elapsed_s)
         self._give_up(f"it gave no sign of life for {self._pulse.limit_s:.0f} s and was killed")
 
+    async def _watch_memory(self, pid: int) -> None:
+        """Kill a process that takes more memory than it may, before the kernel kills others for it."""
+        limit = self._memory_limit_bytes
+        while True:
+            await asyncio.sleep(MEASURE_EVERY_S)
+            if limit is not None and (used := tree_memory_bytes(pid)) > limit:
+                break
+        self._kill(
+            f"{self._noun} was killed, because it used {used / GIB:.1f} GiB of memory; {MEMORY_SHARE_VARIABLE} of its "
+            f"machine allows {limit / GIB:.1f} GiB"
+        )
+
     def _give_up(self, reason: str) -> NoReturn:
+        self._kill(f"{self._noun} stalled: {reason}")
+        raise ChildFailure(self._killed)
+
+    def _kill(self, reason: str) -> None:
         assert self._process is not None
-        self._stalled = f"{self._noun} stalled: {reason}"
+        self._killed = reason
         self._process.kill()
-        raise ChildFailure(self._stalled)

@@ -11,6 +11,8 @@ from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
 from seamlessflow.core.types.devices import Device
 
+MEMORY_SHARE_VARIABLE = "SEAMLESSFLOW_MEMORY_SHARE"
+USUAL_MEMORY_SHARE = 0.9
 LOOPBACK = "127.0.0.1"
 
 
@@ -38,5 +40,7 @@ class ChildSettings:
     advertised_host: str = LOOPBACK
     # The share of a GPU's memory that a vLLM engine is given, of what others leave.
     gpu_memory_share: float = USUAL_SHARE
+    # The most of the host's memory that an engine or a trainer may use, with the processes that it starts.
+    memory_limit_bytes: int | None = None
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
     agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")

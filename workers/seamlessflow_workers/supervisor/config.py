@@ -1,5 +1,5 @@
 """Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,DEVICES,HOST_NAME,
-LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER,GPU_MEMORY_SHARE} from the environment.
+LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER,GPU_MEMORY_SHARE,MEMORY_SHARE} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced with a warning.
 """
@@ -27,7 +27,14 @@ from seamlessflow.core.types.devices import (
 )
 from seamlessflow_workers.process.device_environment import devices_cores
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
-from seamlessflow_workers.process.settings import LOOPBACK, ChildSettings, EngineFinding
+from seamlessflow_workers.process.memory_use import memory_limit_bytes
+from seamlessflow_workers.process.settings import (
+    LOOPBACK,
+    MEMORY_SHARE_VARIABLE,
+    USUAL_MEMORY_SHARE,
+    ChildSettings,
+    EngineFinding,
+)
 from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
 from seamlessflow_workers.supervisor.device_watch import Probe
 from seamlessflow_workers.supervisor.inventory import (
@@ -104,7 +111,8 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         has_fork_server=options.fork_server,
         agent_slots=options.agent_slots,
-        gpu_memory_share=_gpu_memory_share(environment.get("SEAMLESSFLOW_GPU_MEMORY_SHARE")),
+        gpu_memory_share=_share(environment, "SEAMLESSFLOW_GPU_MEMORY_SHARE", USUAL_SHARE),
+        memory_limit_bytes=memory_limit_bytes(_share(environment, MEMORY_SHARE_VARIABLE, USUAL_MEMORY_SHARE)),
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -203,13 +211,14 @@ def _advertised_host(listen_host: str, given: str | None) -> str:
     return given or (socket.gethostname() if listen_host in UNSPECIFIED else listen_host)
 
 
-def _gpu_memory_share(text: str | None) -> float:
+def _share(environment: Mapping[str, str], name: str, usual: float) -> float:
+    text = environment.get(name)
     try:
-        share = float(text or USUAL_SHARE)
+        share = float(text or usual)
     except ValueError:
         share = math.nan
     if not 0 < share <= 1:
-        raise InvalidSetting(f"SEAMLESSFLOW_GPU_MEMORY_SHARE {text!r} must be above 0 and at most 1")
+        raise InvalidSetting(f"{name} {text!r} must be above 0 and at most 1")
     return share
 
 

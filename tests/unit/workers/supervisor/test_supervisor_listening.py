@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow_workers.process.memory_use import memory_limit_bytes
 from seamlessflow_workers.supervisor import inventory
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
 from tests.fixtures.machine_devices import gpu
@@ -56,3 +57,11 @@ def test_share_of_a_gpu_for_vllm_is_a_share(tmp_path: Path) -> None:
     for wrong in ("0", "1.1", "half", "nan"):
         with pytest.raises(InvalidSetting, match=f"SEAMLESSFLOW_GPU_MEMORY_SHARE '{wrong}' must be above 0"):
             config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE=wrong)
+
+
+def test_engines_and_trainers_may_use_a_share_of_the_memory(tmp_path: Path) -> None:
+    usual, less = config(tmp_path), config(tmp_path, SEAMLESSFLOW_MEMORY_SHARE="0.3")
+    assert usual.memory_limit_bytes == memory_limit_bytes(0.9)
+    assert less.memory_limit_bytes == memory_limit_bytes(0.3)
+    with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_MEMORY_SHARE '2' must be above 0 and at most 1"):
+        config(tmp_path, SEAMLESSFLOW_MEMORY_SHARE="2")
