@@ -1,5 +1,7 @@
 """Bad input is refused with one clear sentence, and nothing is left half-made."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,32 @@ def test_broken_chat_request_is_answered_as_openai_does(platform: PlatformProces
     unauthorised = httpx.post(f"{platform.gateway_url}/v1/chat/completions", json={"messages": []})
     assert unauthorised.status_code == 401
     assert unauthorised.json()["error"]["message"]
+
+
+def test_a_model_that_is_damaged_after_submission_pauses_its_job_and_is_no_fault_of_a_machine(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        neighbour = client.job_submit(calculator_spec(model_root, num_updates=200))
+        for number in range(3):  # as many jobs as would put a machine into quarantine
+            folder = Path(shutil.copytree(model_root / "calculator", model_root / f"damaged-{number}"))
+            spec = calculator_spec(model_root, num_updates=2)
+            spec["model"]["source"] = str(folder)
+            job_id = client.job_submit(spec)["id"]
+            os.truncate(folder / "model.safetensors", 5000)
+
+            def paused(job_id: str = job_id) -> dict[str, Any]:
+                job = client.job_get(job_id)
+                return job if job["paused_by"] == "platform" else {}
+
+            job = eventually(paused, timeout_s=60, what="the pause of the job with the damaged model")
+            assert "cannot use what the job names" in job["state_reason"]
+            assert "model.safetensors cannot be read as safetensors" in job["state_reason"]
+        assert all(machine["quarantine"] is None for machine in client.machine_list())
+        num_before = client.job_get(neighbour["id"])["latest_version"]
+        eventually(
+            lambda: client.job_get(neighbour["id"])["latest_version"] > num_before,
+            timeout_s=60,
+            what="an update of the neighbour",
+        )
+        client.job_edit(neighbour["id"], "cancel")
