@@ -48,8 +48,8 @@ export function PriorityDialog({ jobId, jobName, generation, priority, proposed 
         }}
       >
         <p className="muted">
-          Jobs of a higher priority get machines first, and jobs of a lower one stop for them if they need the same
-          machines. Equal jobs share by the weights of their projects.
+          Among the jobs of a project, those of a higher priority get machines first, and those of a lower one stop for
+          them. Against other projects, a priority counts up to the ceiling that operators set for the project.
         </p>
         <label className="field">
           <span className="field-label">Priority ({`${LEAST} to ${MOST}`})</span>

@@ -1,4 +1,4 @@
-"""`shares`: what each project is entitled to, and what it has; operators edit weights and quotas."""
+"""`shares`: what each project is entitled to, and what it has; operators edit weights, quotas and priority ceilings."""
 
 import json
 
@@ -12,23 +12,24 @@ NO_LIMIT = "none"
 
 
 class Quota(click.ParamType[int | str]):
-    """A number of machines, or `none` for no limit."""
+    """A number, or `none` for no limit."""
 
-    name = "machines"
+    name = "number"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value == NO_LIMIT:
             return NO_LIMIT
         if not value.isdecimal() or int(value) < 1:
+            name = param.opts[0] if param else "--quota"
             raise CliError(
-                f"--quota: {value!r} is not accepted; accepted: a number from 1 on, or none", exit_code=2
+                f"{name}: {value!r} is not accepted; accepted: a number from 1 on, or none", exit_code=2
             )
         return int(value)
 
 
 @click.group()
 def shares() -> None:
-    """List shares of projects; edit weights and quotas."""
+    """List shares of projects; edit weights, quotas and priority ceilings."""
 
 
 @shares.command("list")
@@ -50,14 +51,35 @@ def shares_list(as_json: bool) -> None:
     "--weight", type=click.FloatRange(0.01, 100.0), help="Its share in proportion to other projects'."
 )
 @click.option("--quota", type=Quota(), help="The most machines it may hold; `none` for no limit.")
+@click.option(
+    "--priority-ceiling",
+    type=click.IntRange(-100, 100),
+    help="Up to which its jobs' priorities count against other projects.",
+)
+@click.option(
+    "--queued-jobs",
+    type=Quota(),
+    help="The most jobs it may have in the queue; `none` for the installation's.",
+)
 @click.option("--reason", required=True, help="Reason, kept in the audit trail.")
-def shares_set(project: str, weight: float | None, quota: int | str | None, reason: str) -> None:
-    """Change the weight or the quota of PROJECT. For operators."""
+def shares_set(
+    project: str,
+    weight: float | None,
+    quota: int | str | None,
+    priority_ceiling: int | None,
+    queued_jobs: int | str | None,
+    reason: str,
+) -> None:
+    """Change what PROJECT takes from other projects. For operators."""
     changes: dict[str, object] = {} if weight is None else {"weight": weight}
     if quota is not None:
         changes["machine_quota"] = None if quota == NO_LIMIT else quota
+    if priority_ceiling is not None:
+        changes["priority_ceiling"] = priority_ceiling
+    if queued_jobs is not None:
+        changes["queued_jobs_quota"] = None if queued_jobs == NO_LIMIT else queued_jobs
     if not changes:
-        raise CliError("give --weight, --quota or both", exit_code=2)
+        raise CliError("give --weight, --quota, --priority-ceiling or --queued-jobs", exit_code=2)
     with connect() as client:
         click.echo(_line(client.share_edit(project, changes=changes, reason=reason)))
 
@@ -69,4 +91,6 @@ def _line(row: Json) -> str:
         f"holds {row['num_held'] - row['num_agent_slots']} machines and {row['num_agent_slots']} agent slots  "
         f"last hour {row['machine_s'] / 3600:.2f} machine-hours"
     )
+    if row["priority_ceiling"]:
+        line += f"  priorities count up to {row['priority_ceiling']}"
     return f"{line}  short of machines" if row["is_short"] else line

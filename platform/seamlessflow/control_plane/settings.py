@@ -38,6 +38,7 @@ try:
     MAX_UPLOADS_IN_FLIGHT_BYTES = _env.integer(
         "SEAMLESSFLOW_MAX_UPLOADS_IN_FLIGHT_BYTES", default=4 * MAX_UPLOAD_BYTES, minimum=MAX_UPLOAD_BYTES
     )
+    MAX_QUEUED_JOBS = _env.integer("SEAMLESSFLOW_MAX_QUEUED_JOBS", default=200, minimum=1)
     SIGN_IN_FAILURES = _env.integer("SEAMLESSFLOW_SIGN_IN_FAILURES", default=5, minimum=1)
     SIGN_IN_ADDRESS_FAILURES = _env.integer("SEAMLESSFLOW_SIGN_IN_ADDRESS_FAILURES", default=50, minimum=1)
     SIGN_IN_LOCK_S = _env.integer("SEAMLESSFLOW_SIGN_IN_LOCK_S", default=900, minimum=1)

@@ -101,7 +101,8 @@ class JobSpec(SpecSection):
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
-    """Jobs of a higher priority get machines first."""
+    """Among the jobs of its project, those of a higher priority get machines first. Against other projects it counts
+    up to the ceiling that operators set, which is 0 at first."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the order of tasks and recorded groups, and of the trainer. Engines sample with seeds of
     their own."""

@@ -18,7 +18,8 @@ NOW = 1_790_000_000_000
 
 def share(project: str, **rest: object) -> Row:
     return {
-        "project": project, "name": project, "weight": 1.0, "machine_quota": None, "entitled": 2.0, "num_held": 2,
+        "project": project, "name": project, "weight": 1.0, "machine_quota": None, "priority_ceiling": 0,
+        "queued_jobs_quota": None, "entitled": 2.0, "num_held": 2,
         "num_agent_slots": 0, "num_borrowed": 0.0, "is_short": False, "machine_s": 5400.0,
     } | rest  # fmt: skip
 
@@ -90,12 +91,13 @@ def test_an_operator_edits_a_weight_and_a_quota_with_a_reason(page: Page, shares
     expect(dialog.get_by_text("Enter a number from 0.01 to 100.")).to_be_visible()
     dialog.get_by_label("Weight").fill("2.5")
     dialog.get_by_label("Quota of machines").fill("")
+    dialog.get_by_label("Priority ceiling").fill("10")
     dialog.get_by_label("Reason").fill("a deadline")
     assert accessibility_faults(page) == []
     dialog.get_by_role("button", name="Apply").click()
 
     expect(dialog).to_have_count(0)
-    body = {"weight": 2.5, "machine_quota": None, "reason": "a deadline"}
+    body = {"weight": 2.5, "machine_quota": None, "priority_ceiling": 10, "reason": "a deadline"}
     assert shares.edits == [("PATCH", "/shares/essays", body)]
 
 

@@ -1,27 +1,29 @@
-// Edits the weight and the quota of a project, with a reason.
+// Edits the weight, the quota and the priority ceiling of a project, with a reason.
 import { useState } from "react";
 import { Dialog } from "../../ui/Dialog";
 import { ReasonField } from "../../ui/fields/ReasonField";
 import { Problem } from "../../ui/Problem";
 import { type Share, useShareEdit } from "./queries";
-import { quotaOf, weightOf } from "./shareWords";
+import { ceilingOf, quotaOf, weightOf } from "./shareWords";
 
 export function ShareDialog({ share, onClose }: { share: Share; onClose: () => void }) {
   const [weightText, setWeight] = useState(String(share.weight));
   const [quotaText, setQuota] = useState(share.machine_quota === null ? "" : String(share.machine_quota));
+  const [ceilingText, setCeiling] = useState(String(share.priority_ceiling));
   const [reason, setReason] = useState("");
   const edit = useShareEdit(share.project);
   const weight = weightOf(weightText);
   const quota = quotaOf(quotaText);
-  const isChanged = weight !== share.weight || quota !== share.machine_quota;
+  const ceiling = ceilingOf(ceilingText);
+  const isChanged = weight !== share.weight || quota !== share.machine_quota || ceiling !== share.priority_ceiling;
   return (
     <Dialog title={`Share of ${share.project}`} onClose={onClose}>
       <form
         className="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          if (weight === undefined || quota === undefined) return;
-          edit.mutate({ weight, machine_quota: quota, reason }, { onSuccess: onClose });
+          if (weight === undefined || quota === undefined || ceiling === undefined) return;
+          edit.mutate({ weight, machine_quota: quota, priority_ceiling: ceiling, reason }, { onSuccess: onClose });
         }}
       >
         <label className="field">
@@ -49,6 +51,18 @@ export function ShareDialog({ share, onClose }: { share: Share; onClose: () => v
           <span className="muted">The most that its jobs may hold together. Empty means no limit.</span>
         </label>
         {quota === undefined ? <p className="fault">Enter a whole number from 1 on, or nothing.</p> : null}
+        <label className="field">
+          <span className="field-label">Priority ceiling</span>
+          <input
+            className="input short"
+            inputMode="numeric"
+            value={ceilingText}
+            aria-invalid={ceiling === undefined}
+            onChange={(event) => setCeiling(event.target.value)}
+          />
+          <span className="muted">Up to this, the priorities of its jobs count against other projects.</span>
+        </label>
+        {ceiling === undefined ? <p className="fault">Enter a whole number from -100 to 100.</p> : null}
         <ReasonField reason={reason} onChange={setReason} isRequired />
         <Problem error={edit.error} />
         <div className="button-row">
@@ -58,7 +72,9 @@ export function ShareDialog({ share, onClose }: { share: Share; onClose: () => v
           <button
             type="submit"
             className="button main"
-            disabled={!isChanged || weight === undefined || quota === undefined || edit.isPending}
+            disabled={
+              !isChanged || weight === undefined || quota === undefined || ceiling === undefined || edit.isPending
+            }
           >
             Apply
           </button>

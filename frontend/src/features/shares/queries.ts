@@ -29,7 +29,7 @@ export function usePools() {
 
 export function useShareEdit(slug: string) {
   return useMutation({
-    mutationFn: (body: { weight: number; machine_quota: number | null; reason: string }) =>
+    mutationFn: (body: { weight: number; machine_quota: number | null; priority_ceiling: number; reason: string }) =>
       bodyOf(api.PATCH("/api/v1/shares/{slug}", { params: { path: { slug } }, body })),
     onSuccess: readAnew,
   });

@@ -57,3 +57,9 @@ export function quotaOf(text: string): number | null | undefined {
   const value = Number(text);
   return Number.isInteger(value) && value >= 1 && value <= 1_000_000 ? value : undefined;
 }
+
+/** The priority ceiling that was typed; undefined: no whole number from -100 to 100. */
+export function ceilingOf(text: string): number | undefined {
+  const num = Number(text);
+  return /^-?\d+$/.test(text.trim()) && num >= -100 && num <= 100 ? num : undefined;
+}

@@ -113,7 +113,7 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 
 @admin.register(Project)
 class ProjectAdmin(KeptAdmin):
-    list_display = ["slug", "name", "weight", "machine_quota", "created_at"]
+    list_display = ["slug", "name", "weight", "machine_quota", "priority_ceiling", "created_at"]
     search_fields = ["slug", "name"]
     inlines = [MembershipInline]
 

@@ -36,6 +36,18 @@ class Project(models.Model):
         validators=[MinValueValidator(1)],
         help_text="The most machines that its jobs may hold together. Empty: no limit.",
     )
+    priority_ceiling = models.SmallIntegerField(
+        default=0,
+        db_default=0,
+        validators=[MinValueValidator(-100), MaxValueValidator(100)],
+        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+    )
+    queued_jobs_quota = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="The most jobs that it may have in the queue. Empty: as many as the installation allows.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

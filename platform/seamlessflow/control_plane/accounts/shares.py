@@ -1,4 +1,4 @@
-"""What a project takes from the others: its weight and its quota of machines. For operators of the installation.
+"""What a project takes from the others: its weight, its quotas, and how far its priorities count. For operators.
 
 Invariant: each edit leaves an event that tells who and why, in the same transaction; one that changes nothing leaves
 none. Leases of the scheduler's next cycle already follow it.
@@ -16,7 +16,7 @@ from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.core.access.operations import Operation
 
-SHARE_FIELDS = ("weight", "machine_quota")
+SHARE_FIELDS = ("weight", "machine_quota", "priority_ceiling", "queued_jobs_quota")
 
 
 def share_project_get(*, access: Access, slug: str) -> Project:
@@ -32,7 +32,7 @@ def share_project_get(*, access: Access, slug: str) -> Project:
 
 @transaction.atomic
 def project_share_edit(*, project: Project, changes: Mapping[str, Any], reason: str, author: str) -> Project:
-    """Change the weight or the quota. `changes`: some of SHARE_FIELDS."""
+    """Change what a project takes from others. `changes`: some of SHARE_FIELDS."""
     project = Project.objects.select_for_update(no_key=True).get(id=project.id)
     before = {field: getattr(project, field) for field in SHARE_FIELDS if field in changes}
     after = {field: changes[field] for field in before}

@@ -5,11 +5,13 @@ Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
@@ -156,6 +158,7 @@ def _submit(
     with files_unless_refused(job, origin), transaction.atomic():
         named = (spec.model.source, spec.environment.tasks, spec.evaluation.tasks)
         references_hold(references=named, project_id=project.id)
+        _queue_check(project)
         job.save(force_insert=True)
         if spec.data.is_offline:
             _dataset_take(job, spec, sources)
@@ -174,6 +177,18 @@ def _submit(
         )
         scheduler_notify(reason=f"job {job.id} was submitted")
     return job
+
+
+def _queue_check(project: Project) -> None:
+    """Refuse one job more in the queue than the project may have. Submissions of a project wait for one another."""
+    locked = Project.objects.select_for_update(no_key=True).get(id=project.id)
+    most = locked.queued_jobs_quota or settings.MAX_QUEUED_JOBS
+    if Job.objects.filter(project=project, state=JobState.QUEUED.value).count() >= most:
+        raise ApplicationError(
+            f"the project {project.slug} has {most} jobs in the queue, which is its ceiling (queued_jobs_quota); "
+            "wait until one of them begins, cancel one, or ask an operator to raise the ceiling",
+            status=HTTPStatus.TOO_MANY_REQUESTS,
+        )
 
 
 def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> FolderReport | None:

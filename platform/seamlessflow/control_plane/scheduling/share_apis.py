@@ -23,6 +23,15 @@ class ShareOutput(serializers.Serializer):
         allow_null=True,
         help_text="The most machines and agent slots that its jobs may hold together; null: no limit.",
     )
+    priority_ceiling = serializers.IntegerField(
+        source="project.priority_ceiling",
+        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+    )
+    queued_jobs_quota = serializers.IntegerField(
+        source="project.queued_jobs_quota",
+        allow_null=True,
+        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+    )
     entitled = serializers.FloatField(
         source="now.entitled",
         help_text=(
@@ -57,6 +66,19 @@ class ShareEditInput(serializers.Serializer):
     machine_quota = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=1_000_000, help_text="Null: no limit."
     )
+    priority_ceiling = serializers.IntegerField(
+        required=False,
+        min_value=-100,
+        max_value=100,
+        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+    )
+    queued_jobs_quota = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=1_000_000,
+        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+    )
     reason = serializers.CharField(max_length=1000)
 
 
@@ -80,7 +102,7 @@ class ShareListApi(ProjectApi):
 class ShareEditApi(ProjectApi):
     @extend_schema(operation_id="share_edit", request=ShareEditInput, responses=ShareOutput)
     def patch(self, request: Request, slug: str) -> Response:
-        """Change the weight or the quota of a project. For operators only.
+        """Change the weight, the quotas or the priority ceiling of a project. For operators only.
 
         The next scheduling cycle follows it: a project beyond its new quota gives machines up. An edit that changes
         nothing records nothing.

@@ -109,7 +109,7 @@ _JOBS = f"""
            CASE WHEN (j.spec->'environment'->'num_machines'->>'max')::int > 1 THEN (
                SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
                WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}') END,
-           j.owed,
+           j.owed, project.priority_ceiling,
            CASE WHEN j.spec->'environment'->>'name' = 'external' THEN (
                SELECT CASE WHEN count(*) FILTER (WHERE s.state = '{SessionState.OPEN}') = 0
                       THEN coalesce(extract(epoch FROM statement_timestamp() - max(s.closed_at)), 'infinity') END
@@ -227,7 +227,7 @@ def _job_view(row: tuple[Any, ...], order: int, resolved: ResolvedSpec) -> JobVi
     waiting_s, admitted_s, published_s, trainer_state, num_turns = row[14:19]
     num_ready, num_open, num_unpublished, last_failure, awaits_evaluation = row[19:24]
     due_age_s, batch_interval_s, hand_over_s = (value or 0.0 for value in row[24:27])
-    given_priority, resumed_s, num_sessions, owed, closed_s = row[27:]
+    given_priority, resumed_s, num_sessions, owed, priority_ceiling, closed_s = row[27:]
     last_published_s = float("inf") if published_s is None else published_s
     return job_view(
         job_id,
@@ -236,6 +236,7 @@ def _job_view(row: tuple[Any, ...], order: int, resolved: ResolvedSpec) -> JobVi
         state=JobState(state),
         order=order,
         priority=spec.priority if given_priority is None else given_priority,
+        priority_ceiling=priority_ceiling,
         name=name,
         project_id=project_id,
         project_weight=weight,

@@ -14,16 +14,20 @@ nothing; a job never lacks or owes more than twice its limit.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.dividing import divided
 from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 
 LEAST_LIMIT_S = 5.0  # of a machine
 LIMIT_HAND_OVERS = 10.0  # a machine that changes hands this seldom costs little
 MOST_LIMITS = 2.0  # what is beyond is forgotten
+FLOOR = 1.0  # machine that a job at work has before those of its project that wait
+# A job that begins loads a model, so a floor changes hands for a project that is owed one more seldom than an engine.
+FLOOR_LIMITS = 6.0
 NO_DIFFERENCE = 0.001  # machines; smaller ones come from rounding
 
 
@@ -35,6 +39,7 @@ class Claim:
     job: JobView
     wanted: float
     held: float
+    is_waiting: bool = False  # it waits for its floor, which is what it could use
 
 
 def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
@@ -42,7 +47,7 @@ def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
     out."""
     by_priority: dict[int, list[Claim]] = defaultdict(list)
     for one in claims:
-        by_priority[one.job.priority].append(one)
+        by_priority[one.job.fleet_priority].append(one)
     return {job_id: num for equals in by_priority.values() for job_id, num in _differences(equals).items()}
 
 
@@ -68,10 +73,31 @@ def _parts(claims: list[Claim]) -> dict[UUID, float]:
     parts: dict[UUID, float] = {}
     amount = sum(one.held for one in claims)
     for project, part in divided(amount, weights, caps).items():
-        own = of_project[project]
-        wanted = {one.job.id: one.wanted for one in own}
-        parts |= divided(part, {one.job.id: one.job.weight for one in own}, wanted)
+        parts |= _own_parts(part, of_project[project])
     return parts
+
+
+def _own_parts(part: float, claims: Sequence[Claim]) -> dict[UUID, float]:
+    """Divide what a project gets among its jobs: a floor for each that is at work, then for those that wait, then what
+    is left to the highest priority, by weight."""
+    at_work = [one for one in claims if not one.is_waiting]
+    left = part - sum(min(one.wanted, FLOOR) for one in at_work)
+    parts: dict[UUID, float] = {}
+    for one in sorted((one for one in claims if one.is_waiting), key=_waiting_order):
+        parts[one.job.id] = max(min(one.wanted, left), 0.0)
+        left -= parts[one.job.id]
+    left = part - sum(parts.values())
+    for priority in sorted({one.job.priority for one in at_work}, reverse=True):
+        same = [one for one in at_work if one.job.priority == priority]
+        amount = min(left, sum(one.wanted for one in same))
+        wanted = {one.job.id: one.wanted for one in same}
+        parts |= divided(amount, {one.job.id: one.job.weight for one in same}, wanted)
+        left -= amount
+    return parts
+
+
+def _waiting_order(claim: Claim) -> tuple[int, float, int, UUID]:
+    return (-claim.job.priority, -claim.job.waiting_s, claim.job.order, claim.job.id)
 
 
 def _cap(claims: list[Claim]) -> float:
@@ -82,26 +108,77 @@ def _cap(claims: list[Claim]) -> float:
 
 @dataclass(slots=True)
 class Arrears:
-    """Adds differences up, by job. `pass_time` says which jobs are owed a machine (1), owe one (-1) or neither (0)."""
+    """Adds differences up, by job and by project. `pass_time` says which jobs are owed a machine (1), owe one (-1) or
+    neither (0). A project that lacks more than floors change hands for is owed one of them: its first job that waits
+    (1), or else the first that could use another engine (2)."""
 
     _lacking_s: dict[UUID, float] = field(default_factory=dict)
+    _project_lacks_s: dict[UUID, float] = field(default_factory=dict)
+    _owed_floors: set[UUID] = field(default_factory=set)
 
     def pass_time(
         self, snapshot: Snapshot, differing: Mapping[UUID, float], elapsed_s: float
     ) -> dict[UUID, int]:
         """Let time pass in which these differences held. Returns what changes, by job, against the snapshot."""
         jobs = {job.id: job for job in snapshot.jobs}
-        self._lacking_s = {job_id: s for job_id, s in self._lacking_s.items() if job_id in jobs}
-        changed: dict[UUID, int] = {}
+        waiting = [job for job in snapshot.jobs if job.state is JobState.QUEUED]
+        changed = self._waiting_pass_time(jobs, waiting, differing, elapsed_s)
+        self._lacking_s = {
+            job_id: s
+            for job_id, s in self._lacking_s.items()
+            if job_id in jobs and jobs[job_id].state is not JobState.QUEUED
+        }
         for job_id in jobs.keys() & (differing.keys() | self._lacking_s.keys()):
             job, most_s = jobs[job_id], MOST_LIMITS * limit_s(jobs[job_id])
+            if job.state is JobState.QUEUED:
+                continue
             # After a restart, a job that is owed a machine has just begun to be.
-            before_s = self._lacking_s.get(job_id, job.owed * limit_s(job))
+            before_s = self._lacking_s.get(job_id, min(job.owed, 1) * limit_s(job))
             now_s = before_s + differing.get(job_id, 0.0) * elapsed_s
             self._lacking_s[job_id] = min(max(now_s, -most_s), most_s)
-            if (owed := _owed(job, self._lacking_s[job_id])) != job.owed:
+            owed = 2 if job_id in self._owed_floors else _owed(job, self._lacking_s[job_id])
+            if owed != job.owed:
                 changed[job_id] = owed
         return changed
+
+    def _waiting_pass_time(
+        self,
+        jobs: Mapping[UUID, JobView],
+        waiting: Sequence[JobView],
+        differing: Mapping[UUID, float],
+        elapsed_s: float,
+    ) -> dict[UUID, int]:
+        """Add up by project, and choose the job of each project that is owed its floor."""
+        sums: dict[UUID, float] = defaultdict(float)
+        for job_id in jobs.keys() & differing.keys():
+            sums[jobs[job_id].project_id] += differing[job_id] * elapsed_s
+        limits_s: dict[UUID, float] = defaultdict(float)
+        for job in jobs.values():
+            limits_s[job.project_id] = max(limits_s[job.project_id], FLOOR_LIMITS * limit_s(job))
+        known, self._project_lacks_s = self._project_lacks_s, {}
+        for project in limits_s.keys() & (sums.keys() | known.keys()):
+            most_s = MOST_LIMITS * limits_s[project]
+            was_owed = any(job.is_owed_floor for job in jobs.values() if job.project_id == project)
+            before_s = known.get(project, limits_s[project] if was_owed else 0.0)
+            self._project_lacks_s[project] = min(max(before_s + sums.get(project, 0.0), -most_s), most_s)
+        able = [
+            job for job in jobs.values() if differing.get(job.id, 0.0) > 0 and self._is_owed(job, limits_s)
+        ]
+        chosen: dict[UUID, JobView] = {}
+        for job in sorted(able, key=_floor_order):
+            chosen.setdefault(job.project_id, job)
+        self._owed_floors = {job.id for job in chosen.values()}
+        changed = {job.id: int(job.id in self._owed_floors) for job in waiting}
+        return {job_id: owed for job_id, owed in changed.items() if owed != jobs[job_id].owed}
+
+    def _is_owed(self, job: JobView, limits_s: Mapping[UUID, float]) -> bool:
+        lacks_s = self._project_lacks_s.get(job.project_id, 0.0)
+        return lacks_s >= limits_s[job.project_id] or (job.is_owed_floor and lacks_s > 0)
+
+
+def _floor_order(job: JobView) -> tuple[bool, bool, int, float, int, UUID]:
+    is_at_work = job.state is not JobState.QUEUED
+    return (is_at_work, not job.is_owed_floor, -job.priority, -job.waiting_s, job.order, job.id)
 
 
 def limit_s(job: JobView) -> float:
@@ -112,6 +189,6 @@ def limit_s(job: JobView) -> float:
 def _owed(job: JobView, lacking_s: float) -> int:
     """What is owed stays owed until the job has caught up, so that machines do not change hands all the time."""
     for owed in (1, -1):
-        if owed * lacking_s >= limit_s(job) or (job.owed == owed and owed * lacking_s > 0):
+        if owed * lacking_s >= limit_s(job) or (min(job.owed, 1) == owed and owed * lacking_s > 0):
             return owed
     return 0

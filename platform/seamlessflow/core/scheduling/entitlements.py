@@ -20,7 +20,7 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 class Entitlement:
     """`entitled`: cost of machines by weight; `num_held`: what counts for the quota, which is machines and agent slots;
     `shared_cost`: of the machines that count in shares; `num_agent_slots`: on how many machines its jobs have agents,
-    each job counted; `is_short`: a job of the project gets less than it could use."""
+    each job counted; `is_short`: a job of the project gets less than it could use of this fleet."""
 
     entitled: float = 0.0
     num_held: int = 0
@@ -49,7 +49,12 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
             num_held[job.project_id] += 1
             shared_cost[job.project_id] += machine.cost if phase.role in EXCLUSIVE_ROLES else 0.0
             num_agent_slots[job.project_id] += phase.role is Role.AGENT
-    short = {entry.job.project_id for entry in queue.entries}
+    short = {
+        entry.job.project_id
+        for entry in queue.entries
+        if entry.place is None
+        or queue.fits_alone(entry.job)  # what no machine can serve, none is missing for
+    }
     return {
         project: Entitlement(
             entitled=entitled.get(project, 0.0),

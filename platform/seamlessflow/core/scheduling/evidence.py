@@ -59,6 +59,15 @@ class Evidence:
         assert job is not None
         return failure.job_works or job.published_s < failure.age_s or self.works(failure.owner)
 
+    def is_up_elsewhere(self, failure: FailureView) -> bool:
+        """Whether the job has come up in the role on another machine, although it may not have worked there yet."""
+        return any(
+            machine.id != failure.machine_id
+            and phase.role is failure.role
+            and phase.state is PhaseState.ACTIVE
+            for machine, phase in self._snapshot.held_by(failure.job_id)
+        )
+
     def works(self, owner: Owner) -> bool:
         """Whether the job does the role's work on some machine now."""
         return self._num_working(owner) > 0

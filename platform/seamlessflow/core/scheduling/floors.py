@@ -5,10 +5,10 @@ together. Engines need machines of their own; agents run beside them. Training i
 machines that train, and engines may run on them meanwhile; only a job that does nothing but train keeps its machines. A
 job is admitted with its whole floor or not at all.
 
-Jobs are admitted by priority. Among equals, those at work come first, then those that wait, the longest wait first.
-The first of those that wait has its floor reserved: nobody after it is admitted to machines that it needs. If it still
-does not fit, jobs whose quantum is over give way to it, the longest at work first, as few as suffice, each right after
-it has published; a job without a use for its machines gives way at once (`unused`). So every floor that fits the fleet
+Jobs are admitted by their priority across projects. Among equals, those at work come first, then those that wait, by
+what their projects hold against their weights (`standings`); within a project, the highest priority and then the
+longest wait comes first. The first of those that wait has its floor reserved: nobody after it is admitted to machines
+that it needs. Who gives way to a job that does not fit, and when, is in `rotation`. So every floor that fits the fleet
 is admitted within a bound, whoever else arrives.
 
 A job at work whose floor the fleet has lost is *incomplete*: it goes on with what nobody else needs, so that a batch
@@ -18,20 +18,16 @@ that is ready is still trained.
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
-from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.allocation import Allocation
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.rotation import rotating
 from seamlessflow.core.scheduling.snapshot import JobView, Owner
-from seamlessflow.core.scheduling.unused import is_unused, yields_to
+from seamlessflow.core.scheduling.standings import Standings, Wanted, equals, machines_of_floor
 from seamlessflow.core.types.tags import Role
-
-QUANTUM_S = 900.0  # a job at work for longer gives way to one that waits
-PUBLISHED_LATELY_S = 2.0  # how long after a publication a job counts as having just published
-OVERDUE_S = 300.0  # past its quantum by this much, a job gives way without a publication
-MAX_ROTATED = 16  # jobs that may give way to one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,7 @@ class Floors:
     """`admitted`, `incomplete`: in the order in which they are served; `exclusive`: the classes of the machines that
     endless training has for itself; `with_agents`: the jobs that have a slot for their agents; `missing`: the roles
     that each job that was not admitted lacks, none if it is for its project's quota; `rotated`: who gives way now, and
-    to whom; `reserved_for`: the first of those that wait."""
+    to whom; `reserved_for`: the first of those that wait; `standings`: what projects have of their parts."""
 
     admitted: tuple[JobView, ...] = ()
     incomplete: tuple[JobView, ...] = ()
@@ -48,33 +44,31 @@ class Floors:
     missing: Mapping[UUID, tuple[Role, ...]] = field(default_factory=dict)
     rotated: Mapping[UUID, JobView] = field(default_factory=dict)
     reserved_for: JobView | None = None
+    standings: Sequence[Standings] = ()
 
     @property
     def served(self) -> tuple[JobView, ...]:
         return (*self.admitted, *self.incomplete)
 
 
-def floors_admit(fleet: Fleet, homes: Homes, jobs: Sequence[JobView], at_work: Collection[UUID]) -> Floors:
-    """Admit jobs. `at_work`: those that have machines or have left the queue."""
-    ranked = sorted(
-        jobs,
-        key=lambda job: (
-            -job.priority,
-            job.id not in at_work,
-            is_unused(job),
-            -job.waiting_s,
-            job.order,
-            job.id,
-        ),
-    )
-    floors = _admit(fleet, homes, ranked, at_work)
-    first = floors.reserved_for
-    rotated = _rotating(fleet, homes, floors.admitted, first, at_work) if first is not None else frozenset()
-    if first is None or not rotated:
-        return floors
-    again = _admit(fleet, homes, [job for job in ranked if job.id not in rotated], at_work)
+def floors_admit(
+    fleet: Fleet,
+    homes: Homes,
+    jobs: Sequence[JobView],
+    at_work: Mapping[UUID, bool],
+    wanted: Wanted | None = None,
+) -> Floors:
+    """Admit jobs. `at_work`: those that have machines or have left the queue, and whether each
+    gives all its machines up already; `wanted`: how many machines each of them
+    could use now."""
+    admission = _admit(fleet, homes, jobs, at_work, wanted or {})
+    rotated = rotating(admission, partial(_fits, fleet, homes), at_work)
+    if not rotated:
+        return admission.floors
+    staying = [job for job in jobs if job.id not in rotated]
+    again = _admit(fleet, homes, staying, at_work, wanted or {}).floors
     missing = {**again.missing, **dict.fromkeys(rotated, (Role.ROLLOUT,))}
-    return replace(again, missing=missing, rotated=dict.fromkeys(rotated, first))
+    return replace(again, missing=missing, rotated=rotated)
 
 
 def fits_alone(fleet: Fleet, homes: Homes, job: JobView) -> bool:
@@ -96,76 +90,83 @@ def floor_size(job: JobView) -> int:
     return max(int(job.has_rollout), job.num_train_machines) + int(job.has_agents)
 
 
-def _admit(fleet: Fleet, homes: Homes, ranked: Sequence[JobView], at_work: Collection[UUID]) -> Floors:
-    book = _Book(fleet, homes)
-    admitted: list[JobView] = []
-    incomplete: list[JobView] = []
-    missing: dict[UUID, tuple[Role, ...]] = {}
-    first: JobView | None = None
-    held_by: dict[UUID, int] = defaultdict(int)
-    for job in ranked:
-        held = held_by[job.project_id] + floor_size(job)
+@dataclass(slots=True)
+class _Admission:
+    """Admits jobs one by one. `firsts`: of each project, the first that waits and does not fit; `standings`: of each
+    priority across projects."""
+
+    fleet: Fleet
+    homes: Homes
+    at_work: Mapping[UUID, bool]
+    book: "_Book"
+    admitted: list[JobView] = field(default_factory=list)
+    incomplete: list[JobView] = field(default_factory=list)
+    missing: dict[UUID, tuple[Role, ...]] = field(default_factory=dict)
+    firsts: dict[UUID, JobView] = field(default_factory=dict)
+    standings: list[Standings] = field(default_factory=list)
+    _held_by: dict[UUID, int] = field(default_factory=lambda: defaultdict(int))
+
+    def enter(self, job: JobView, standings: Standings) -> None:
+        held = self._held_by[job.project_id] + floor_size(job)
         if job.project_quota is not None and held > job.project_quota:
-            missing[job.id] = ()
-            continue
-        lacking = book.enter(job)
+            self.missing[job.id] = ()
+            return
+        lacking = self.book.enter(job)
         if not lacking:
-            admitted.append(job)
-            held_by[job.project_id] = held
-            continue
-        missing[job.id] = lacking
-        if job.id in at_work:
-            if not fits_alone(fleet, homes, job):
-                incomplete.append(job)
-        elif first is None and _fits_later(fleet, homes, job):
-            first = job
-            book.keep_for(job, book.reserve(job))
-    for job in incomplete:
-        book.reserve(job)
-    with_agents = frozenset(job.id for job in (*admitted, *incomplete) if book.has_slot(job))
-    return Floors(
-        tuple(admitted), tuple(incomplete), book.exclusive, with_agents, missing, reserved_for=first
-    )
+            self.admitted.append(job)
+            self._held_by[job.project_id] = held
+            standings.enter(job, machines_of_floor(job))
+            return
+        self.missing[job.id] = lacking
+        if job.id in self.at_work:
+            if not fits_alone(self.fleet, self.homes, job):
+                self.incomplete.append(job)
+        elif job.project_id not in self.firsts and _fits_later(self.fleet, self.homes, job):
+            self.firsts[job.project_id] = job
+            self.book.keep_for(job, self.book.reserve(job))
+
+    @property
+    def floors(self) -> Floors:
+        for job in self.incomplete:
+            self.book.reserve(job)
+        with_agents = frozenset(
+            job.id for job in (*self.admitted, *self.incomplete) if self.book.has_slot(job)
+        )
+        return Floors(
+            tuple(self.admitted), tuple(self.incomplete), self.book.exclusive, with_agents, self.missing,
+            reserved_for=next(iter(self.firsts.values()), None), standings=self.standings,
+        )  # fmt: skip
 
 
-def _rotating(
-    fleet: Fleet, homes: Homes, admitted: Sequence[JobView], first: JobView, at_work: Collection[UUID]
-) -> frozenset[UUID]:
-    """Return the jobs that should stop now so that `first` fits; none if that would not suffice."""
-    over = [
-        job
-        for job in admitted
-        if job.priority == first.priority
-        and job.id in at_work
-        and (job.admitted_s > QUANTUM_S or yields_to(job, first))
-    ]
-    over.sort(key=lambda job: (not yields_to(job, first), -job.admitted_s, job.order, job.id))
-    leaving: set[UUID] = set()
-    for job in over[:MAX_ROTATED]:
-        leaving.add(job.id)
-        if _fits(fleet, homes, admitted, first, leaving):
-            break
-    else:
-        return frozenset()
-    for job in over:  # as few as suffice
-        if job.id in leaving and _fits(fleet, homes, admitted, first, leaving - {job.id}):
-            leaving.discard(job.id)
-    return frozenset(
-        job.id for job in over if job.id in leaving and (yields_to(job, first) or _may_stop(job))
-    )
+def _admit(
+    fleet: Fleet, homes: Homes, jobs: Sequence[JobView], at_work: Mapping[UUID, bool], wanted: Wanted
+) -> _Admission:
+    admission = _Admission(fleet, homes, at_work, _Book(fleet, homes))
+    num_left = sum(len(one.machines) for one in fleet.classes if one.num_roles)
+    for same in equals(jobs):
+        standings = Standings(same, at_work, num_left, wanted)
+        admission.standings.append(standings)
+        for job in standings.at_work_first():
+            admission.enter(job, standings)
+        while (waiting := standings.next_waiting()) is not None:
+            for claim in standings.claims_before(waiting):
+                if admission.book.claim(claim):
+                    standings.enter(claim, 1)
+            admission.enter(waiting, standings)
+        num_left = max(num_left - sum(one.num_taken for one in standings.of_project.values()), 0)
+    return admission
 
 
 def _fits(
-    fleet: Fleet, homes: Homes, admitted: Sequence[JobView], first: JobView, leaving: Collection[UUID]
+    fleet: Fleet, homes: Homes, staying: Sequence[JobView], job: JobView, *, num_claims: int = 0
 ) -> bool:
+    """Whether the job's floor, or so many engines more for it, fit beside the floors of those that stay."""
     book = _Book(fleet, homes)
-    staying = [job for job in admitted if job.id not in leaving]
-    return not any(book.enter(job) for job in (*staying, first))
-
-
-def _may_stop(job: JobView) -> bool:
-    is_overdue = job.admitted_s > QUANTUM_S + OVERDUE_S
-    return is_overdue or job.published_s <= PUBLISHED_LATELY_S or job.state is JobState.STARTING
+    if any(book.enter(one) for one in staying):
+        return False
+    if not num_claims:
+        return not book.enter(job)
+    return all(book.claim(job) for _ in range(num_claims))
 
 
 class _Book:
@@ -181,7 +182,7 @@ class _Book:
         self._num_exclusive = [0] * len(fleet.classes)
         self._in_turns: dict[Classes, int] = {}
         self._room: dict[Classes, int] = {}  # machines of these classes that nobody has for itself
-        self._kept: frozenset[int] = frozenset()  # classes where nobody else begins to train in turns
+        self._kept: set[int] = set()  # classes where nobody else begins to train in turns
 
     def enter(self, job: JobView) -> tuple[Role, ...]:
         """Enter the job's floor. If roles cannot be filled, enters nothing and returns them."""
@@ -196,11 +197,15 @@ class _Book:
         """Enter as much of the job's floor as there is. Returns the roles that cannot be filled."""
         return tuple(role for role in _roles(job) if not self._enter(job, role))
 
+    def claim(self, job: JobView) -> bool:
+        """Enter an engine more for a job at work, if there is a machine for it."""
+        return self._units.add((job.id, Role.ROLLOUT), self._fleet.classes_for(job, Role.ROLLOUT))
+
     def keep_for(self, job: JobView, lacking: Collection[Role]) -> None:
         """Let nobody else begin to train in turns where the job needs machines for itself: it would never get them,
         since those that train there in turns would be followed by others."""
         if Role.TRAIN in lacking and not job.has_rollout:
-            self._kept = frozenset(self._fleet.classes_for(job, Role.TRAIN))
+            self._kept.update(self._fleet.classes_for(job, Role.TRAIN))
 
     def has_slot(self, job: JobView) -> bool:
         return self._slots.num_placed(job.id) > 0

@@ -50,8 +50,9 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
 # A machine is to blame for so many failures in a row of jobs that work elsewhere, or of so many jobs that failed
-# nowhere else although they could have worked there.
-MAX_OF_WORKING, MAX_JOBS = 2, 3
+# nowhere else although they could have worked there. Of those that are up nowhere else, each project's count once: its
+# models may be broken.
+MAX_OF_WORKING, MAX_ONLY_HERE = 2, 3
 # A machine that was slow is admitted if no trial has been found slow for so long after the backoff.
 TRIED_S = 600.0
 MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
@@ -163,13 +164,20 @@ def _why_to_quarantine(
     if len(of_working) >= MAX_OF_WORKING:
         return f"{len(of_working)} {roles} phases failed on it, of jobs that work elsewhere"
     only_here = [failure for failure in failures if evidence.fails_only_here(failure)]
-    if len({failure.job_id for failure in only_here}) < MAX_JOBS:
-        return ""
     # Jobs that fit nowhere else tell nothing: each fails here, whatever its fault.
-    jobs = {failure.job_id for failure in only_here if _fits_elsewhere(failure, snapshot)}
-    if len(jobs) >= MAX_JOBS:
-        return f"{roles} phases of {len(jobs)} jobs failed on it, which fail nowhere else"
+    telling = [failure for failure in only_here if _fits_elsewhere(failure, snapshot)]
+    if len({_counted_for(failure, evidence, snapshot) for failure in telling}) >= MAX_ONLY_HERE:
+        num_jobs = len({failure.job_id for failure in telling})
+        return f"{roles} phases of {num_jobs} jobs failed on it, which fail nowhere else"
     return ""
+
+
+def _counted_for(failure: FailureView, evidence: Evidence, snapshot: Snapshot) -> UUID | None:
+    """Return the job whose failures count once, or its project if nothing tells the job from a broken one."""
+    job = snapshot.job(failure.job_id)
+    if job is None or evidence.is_up_elsewhere(failure):
+        return failure.job_id
+    return job.project_id
 
 
 def _fits_elsewhere(failure: FailureView, snapshot: Snapshot) -> bool:

@@ -18,8 +18,10 @@ from seamlessflow.core.scheduling.floors import Floors, fits_alone, floors_admit
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.judging import Judged
 from seamlessflow.core.scheduling.placement import Targets, machines_place
+from seamlessflow.core.scheduling.rotation import is_before
 from seamlessflow.core.scheduling.shares import Shares
 from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
+from seamlessflow.core.scheduling.standings import Wanted, machines_of_floor
 from seamlessflow.core.scheduling.unused import yields_to
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
@@ -50,7 +52,8 @@ class FleetPlan:
         return job.id in self.demands
 
     def claims(self) -> Iterator[Claim]:
-        """Yield what each admitted job holds, machines that leave it included, and could use."""
+        """Yield what each admitted job holds, machines that leave it included, and could use, and the floors of those
+        that wait."""
         for job in self.floors.served:
             demand = self.demands[job.id]
             costs = [
@@ -62,6 +65,26 @@ class FleetPlan:
             # What it holds beyond what it could use costs as much as the rest of what it holds.
             kept = held * min(1.0, num_wanted / len(costs)) if costs else 0.0
             yield Claim(job, wanted=kept + max(num_wanted - len(costs), 0), held=held)
+        for job in self.waiting:
+            yield Claim(job, wanted=machines_of_floor(job), held=0.0, is_waiting=True)
+
+    @property
+    def waiting(self) -> tuple[JobView, ...]:
+        """The jobs in the queue whose floor the fleet has, and which do not rest; none if there is one project only,
+        which owes itself nothing."""
+        if len({job.project_id for job in self.snapshot.jobs}) <= 1:
+            return ()
+        failing = {job_id for job_id, _ in self.resting}
+        homes = Homes(self.fleet, self.snapshot)
+        found = (self.snapshot.job(job_id) for job_id, roles in self.floors.missing.items() if roles)
+        return tuple(
+            job
+            for job in found
+            if job is not None
+            and job.state is JobState.QUEUED
+            and job.id not in failing
+            and fits_alone(self.fleet, homes, job)
+        )
 
 
 def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | None = None) -> FleetPlan:
@@ -75,11 +98,11 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     # A job that rests and has no machine does not keep others waiting.
     failing = {job_id for job_id, _ in resting}
     at_work = {
-        job.id
+        job.id: _is_giving_up(job, snapshot.held_by(job.id))
         for job in jobs
         if snapshot.held_by(job.id) or (job.state is not JobState.QUEUED and job.id not in failing)
     }
-    floors = floors_admit(fleet, homes, jobs, at_work)
+    floors = floors_admit(fleet, homes, jobs, at_work, _wanted(fleet, snapshot, jobs, at_work, resting))
     demands = {job.id: _demand(fleet, job, snapshot.held_by(job.id), resting) for job in floors.served}
     shares = Shares(fleet, homes, floors, demands)
     shares.give()
@@ -91,6 +114,33 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
         if job.id in floors.missing and snapshot.held_by(job.id) and fits_alone(fleet, homes, job)
     }
     return FleetPlan(snapshot, fleet, floors, demands, shares, targets, agents, displaced, resting)
+
+
+def _is_giving_up(job: JobView, held: Sequence[Held]) -> bool:
+    """Whether the job gives up all that it has, or has done so, so that whoever begins in its place comes first."""
+    if not held:
+        return job.state is JobState.RUNNING
+    return all(
+        phase.is_leaving and (phase.then is None or phase.then.job_id not in (None, job.id))
+        for _, phase in held
+    )
+
+
+def _wanted(
+    fleet: Fleet,
+    snapshot: Snapshot,
+    jobs: Sequence[JobView],
+    at_work: Collection[UUID],
+    resting: Collection[Owner],
+) -> Wanted:
+    """Return how many engines jobs at work could use. One project has nobody to share with."""
+    if len({job.project_id for job in jobs}) <= 1 or len(at_work) == len(jobs):
+        return {}
+    return {
+        job.id: _demand(fleet, job, snapshot.held_by(job.id), resting).rollout
+        for job in jobs
+        if job.id in at_work and job.has_rollout
+    }
 
 
 def _demand(fleet: Fleet, job: JobView, held: Sequence[Held], resting: Collection[Owner]) -> Demand:
@@ -119,6 +169,8 @@ def _is_gathering(fleet: Fleet, job: JobView) -> bool:
 def _why_displaced(floors: Floors, job: JobView) -> str:
     if job.id in floors.rotated and yields_to(job, floors.rotated[job.id]):
         return "it has no open session and nothing to train, and another job waits for its machines"
+    if job.id in floors.rotated and is_before(floors.rotated[job.id], job):
+        return "it gives way to a job of its project with a higher priority"
     if job.id in floors.rotated:
         return "its turn is over: another job has waited for its machines"
     lacking = floors.missing[job.id]

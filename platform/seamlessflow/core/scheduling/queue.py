@@ -21,11 +21,12 @@ from seamlessflow.core.scheduling.eligibility import (
     num_slots,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.floors import QUANTUM_S, fits_alone, floor_size
+from seamlessflow.core.scheduling.floors import fits_alone, floor_size
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
+from seamlessflow.core.scheduling.rotation import QUANTUM_S, gives_way_now
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
@@ -71,13 +72,15 @@ class Holder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
     """What a job lacks in one role. `num_fitting`: the usable machines that fit; `holders`: the first of those that the
-    job does not get, the soonest available first, or machines that would fit if they were usable."""
+    job does not get, the soonest available first, or machines that would fit if they were usable; `is_counted`: it
+    lacks just so many, else it could use at most so many more."""
 
     role: Role
     num_machines: int
     tags: tuple[str, ...]
     num_fitting: int
     holders: tuple[Holder, ...]
+    is_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,8 @@ def _shortage(entry: QueueEntry, role: Role, plan: FleetPlan) -> Shortage:
         holders = list(islice(_unusable(job, role, plan.snapshot.machines), MAX_HOLDERS))
     return Shortage(
         role=role,
-        num_machines=_num_lacking(entry, role, plan),
+        num_machines=_num_lacking(entry, role, plan, len(fitting)),
+        is_counted=entry.lack is not Lack.ENGINES,
         tags=tuple(sorted(job.tags_of(role))),
         num_fitting=len(fitting),
         holders=tuple(holders[:MAX_HOLDERS]),
@@ -175,9 +179,10 @@ def _fitting(job: JobView, role: Role, plan: FleetPlan) -> list[MachineView]:
     return [machine for number in classes for machine in plan.fleet.classes[number].machines]
 
 
-def _num_lacking(entry: QueueEntry, role: Role, plan: FleetPlan) -> int:
+def _num_lacking(entry: QueueEntry, role: Role, plan: FleetPlan, num_fitting: int) -> int:
     if entry.lack is Lack.ENGINES:
-        return plan.demands[entry.job.id].rollout - num_given(plan, entry.job, role)
+        wanted = min(plan.demands[entry.job.id].rollout, num_fitting)
+        return max(wanted - num_given(plan, entry.job, role), 1)
     return entry.job.num_train_machines if role is Role.TRAIN else 1
 
 
@@ -240,11 +245,21 @@ def _until(
     if entry.lack is Lack.ENGINES:
         return Until.SHARE, None
     first = plan.floors.reserved_for
-    if first is not None and first.id == entry.job.id and holder.priority == entry.job.priority:
+    if first is not None and first.id == entry.job.id and _gives_way_next(holder, first, plan):
+        return Until.STEP, holder.batch_interval_s or None
+    if first is not None and first.id == entry.job.id and holder.fleet_priority == entry.job.fleet_priority:
         return Until.QUANTUM, max(QUANTUM_S - holder.admitted_s, 0.0)
     if holder.batch_interval_s:
         return Until.END, holder.num_remaining_updates * holder.batch_interval_s
     return Until.UNKNOWN, None
+
+
+def _gives_way_next(holder: JobView, first: JobView, plan: FleetPlan) -> bool:
+    projects = {holder.project_id, first.project_id}
+    return holder.fleet_priority == first.fleet_priority and any(
+        projects <= one.of_project.keys() and gives_way_now(one, holder, first)
+        for one in plan.floors.standings
+    )
 
 
 _ORDER: Sequence[Until] = tuple(Until)

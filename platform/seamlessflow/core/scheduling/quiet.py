@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seamlessflow.core.scheduling.evidence import PROVEN_S
-from seamlessflow.core.scheduling.floors import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
 from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
 from seamlessflow.core.scheduling.judging import TRIED_S, age_limits_s
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
 from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
+from seamlessflow.core.scheduling.rotation import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 
 _PHASE_LIMITS_S = (

@@ -1,12 +1,12 @@
 """How many machines of which class each admitted job should have now: the second of the scheduler's passes.
 
 Takes the admitted jobs, in the order in which they are served, and what each could use. First comes training,
-which nothing can replace; then one engine each; then the jobs of the highest priority share what is left by weighted
-max-min fairness, first among projects, then among the jobs of a project, and then the jobs of the next priority. What
-is shared is cost: a machine counts what an operator said, or 1. Nobody gets more than it could use, and no project more
-machines than its quota; what is left is lent to others. Then on-policy jobs lend one another up to half of their
-engines, so that one batch ends after the other instead of all at once. At last, gangs that are about to train get
-machines that nobody needs at this moment.
+which nothing can replace; then one engine each; then the jobs of the highest priority across projects share what is
+left by weighted max-min fairness, first among projects, then in a project by priority and weight; then the jobs of the
+next priority. What is shared is cost: a machine counts what an operator said, or 1. Nobody gets more than it could use,
+and no project more machines than its quota; what is left is lent to others. Then on-policy jobs lend one another up to
+half of their engines, so that one batch ends after the other instead of all at once. At last, gangs that are about to
+train get machines that nobody needs at this moment.
 
 Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
 proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine; what
@@ -14,7 +14,7 @@ it lends, it lends to batches that end before its own, and it keeps half.
 """
 
 import heapq
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -68,7 +68,12 @@ class _Account:
     @property
     def level(self) -> float:
         """How much the job would have with one machine more, by its weight. What it is owed does not count."""
-        return (self.cost + self.project.unit * (1 - OWED_PART * self.job.owed)) / self.job.weight
+        return (self.cost + self.project.unit * (1 - OWED_PART * min(self.job.owed, 1))) / self.job.weight
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Its place among the jobs of its project."""
+        return (-self.job.priority, self.level)
 
     @property
     def project_level(self) -> float:
@@ -132,18 +137,21 @@ class Shares:
         for account in accounts:
             self._add_exclusive(account)
         in_turns = [one for one in accounts if one.job.has_rollout and one.demand.train]
-        for account in sorted(in_turns, key=self._training_order):
+        for account in _by_priority(sorted(in_turns, key=self._training_order)):
             if not self._add_trainers(account):
                 self.unmet_training.append(account.job)
-        for account in sorted(accounts, key=self._engine_order):
+        in_order = sorted(accounts, key=self._engine_order)
+        whole = [one for one in in_order if one.job.id not in self.floors.missing]
+        for account in (*_by_priority(whole), *_by_priority(in_order[len(whole) :])):
             if account.demand.rollout:
                 self._add_engine(account)
         by_priority: dict[int, list[_Account]] = defaultdict(list)
         for account in accounts:
-            by_priority[account.job.priority].append(account)
+            by_priority[account.job.fleet_priority].append(account)
         for priority in sorted(by_priority, reverse=True):
             self._fill(by_priority[priority])
-            self._finish_batches(by_priority[priority])
+            for equals in sorted({one.job.priority for one in by_priority[priority]}, reverse=True):
+                self._finish_batches(one for one in by_priority[priority] if one.job.priority == equals)
         for account in accounts:
             self._add_extra_trainers(account)
         places_exchange(self.allocation, [self._stay(one) for one in accounts], self._costs)
@@ -169,7 +177,10 @@ class Shares:
         self._accounts[training.id].count(
             -1, -self._costs[number]
         )  # its levels are what it has once its turn is over
-        account = min(wanting, key=lambda one: (-one.job.priority, one.project_level, one.level))
+        account = min(
+            wanting,
+            key=lambda one: (-one.job.fleet_priority, one.project_level, -one.job.priority, one.level),
+        )
         self._accounts[training.id].count(1, self._costs[number])
         account.count(1, self._costs[number])
         account.num_engines += 1
@@ -218,12 +229,12 @@ class Shares:
 
     def _training_order(self, account: _Account) -> tuple[int, bool, float]:
         job = account.job
-        return (-job.priority, not self.homes.is_training(job), -job.due_age_s)
+        return (-job.fleet_priority, not self.homes.is_training(job), -job.due_age_s)
 
     def _engine_order(self, account: _Account) -> tuple[bool, int, int]:
         """Who is owed a machine has its first engine before others, so that nobody is for ever the one without."""
         job = account.job
-        return (job.id in self.floors.missing, -job.priority, -job.owed)
+        return (job.id in self.floors.missing, -job.fleet_priority, -min(job.owed, 1))
 
     def _add_exclusive(self, account: _Account) -> None:
         owner = (account.job.id, Role.TRAIN)
@@ -325,18 +336,19 @@ class Shares:
         self.allocation.moved.clear()
 
     def _fill(self, accounts: Iterable[_Account]) -> None:
-        """Give engines one by one to the project with the least, and there to the job with the least."""
-        own: dict[int, list[tuple[float, int, _Account]]] = defaultdict(list)
+        """Give engines one by one to the project with the least, and there to the job with the highest priority, and
+        among those to the one with the least."""
+        own: dict[int, list[tuple[tuple[int, float], int, _Account]]] = defaultdict(list)
         for place, account in enumerate(accounts):
             if account.has_unmet:
-                heapq.heappush(own[id(account.project)], (account.level, place, account))
+                heapq.heappush(own[id(account.project)], (account.rank, place, account))
         projects = [(waiting[0][2].project_level, waiting[0][1], waiting) for waiting in own.values()]
         heapq.heapify(projects)
         while projects:
             _, place, waiting = projects[0]
             _, order, account = waiting[0]
             if self._add_engine(account) and account.has_unmet:
-                heapq.heapreplace(waiting, (account.level, order, account))
+                heapq.heapreplace(waiting, (account.rank, order, account))
             else:
                 heapq.heappop(waiting)
             if waiting:
@@ -345,11 +357,20 @@ class Shares:
                 heapq.heappop(projects)
 
 
+def _by_priority(accounts: Iterable[_Account]) -> list[_Account]:
+    """Return the accounts with those of each project at the places of that project, the highest priority first."""
+    own: dict[int, deque[_Account]] = defaultdict(deque)
+    in_order = list(accounts)
+    for account in sorted(in_order, key=lambda one: -one.job.priority):
+        own[id(account.project)].append(account)
+    return [own[id(account.project)].popleft() for account in in_order]
+
+
 def _owed_by_project(jobs: Iterable[JobView]) -> dict[UUID, int]:
     """Return what the jobs of each project are owed together, at most one machine."""
     owed: dict[UUID, int] = defaultdict(int)
     for job in jobs:
-        owed[job.project_id] += job.owed
+        owed[job.project_id] += min(job.owed, 1)
     return {project: max(-1, min(num, 1)) for project, num in owed.items()}
 
 

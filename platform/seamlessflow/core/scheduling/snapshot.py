@@ -191,12 +191,14 @@ class JobView:
     num_unpublished_batches: int = 0  # assembled, not yet in published weights
     num_open_groups: int = 0  # in progress
     staleness_bound: StalenessBound = ON_POLICY
-    priority: int = 0  # jobs of a higher priority are served first
+    priority: int = 0  # among the jobs of its project, those of a higher priority are served first
+    priority_ceiling: int = 0  # up to which its priority counts against the jobs of other projects
     weight: float = 1.0  # of the job among those of its project
     project_id: UUID = NO_PROJECT
     project_weight: float = 1.0
     project_quota: int | None = None  # the most machines that the project may hold; None: no limit
-    owed: int = 0  # 1: it gets a machine more than its share, because others had too many; -1: one less
+    # 1: it gets a machine more than its share, because others had too many; -1: one less; 2: a floor of others even.
+    owed: int = 0
     engines_wanted: int | None = None  # for the turns that run or wait for an engine; None: unknown
     slots_per_engine: int = 1  # turns that one engine runs at once
     devices_per_engine: int = 1
@@ -229,6 +231,16 @@ class JobView:
     agents_wanted: int = 1  # machines that its agents could use now
     agents_kept: int = 1  # machines of agents that it keeps if it has them
     agents_least: int = 1  # machines of agents that it should have whatever the demand
+
+    @property
+    def is_owed_floor(self) -> bool:
+        """Whether a floor of a project that has more than its part gives way to it: to its floor while it waits."""
+        return self.owed == 2 or (self.owed == 1 and self.state is JobState.QUEUED)
+
+    @property
+    def fleet_priority(self) -> int:
+        """What its priority counts across projects: as much as operators let its project have."""
+        return min(self.priority, self.priority_ceiling)
 
     def engines_on(self, machine: MachineView) -> int:
         """Return how many engines of the job the machine runs at once."""

@@ -76,7 +76,7 @@ def is_dispensable(snapshot: Snapshot, machine: MachineView) -> bool:
 def _admitted(snapshot: Snapshot) -> frozenset[UUID]:
     jobs = [job for job in snapshot.jobs if job.desired is DesiredJobState.RUN and ending_of(job) is None]
     fleet = Fleet(snapshot, {job.id for job in jobs})
-    at_work = {job.id for job in jobs if job.state is not JobState.QUEUED}
+    at_work = {job.id: False for job in jobs if job.state is not JobState.QUEUED}
     return frozenset(job.id for job in floors_admit(fleet, Homes(fleet, snapshot), jobs, at_work).admitted)
 
 

@@ -25,10 +25,10 @@ from seamlessflow.core.scheduling.eligibility import (
     lacks_rendezvous,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.floors import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.passes import FleetPlan
 from seamlessflow.core.scheduling.placement import num_in_flight
 from seamlessflow.core.scheduling.queue import Lack, Queue, QueueEntry, num_given, planned, quota_needed
+from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.labels import is_label
@@ -132,12 +132,13 @@ class _Search:
         first = plan.floors.reserved_for
         if first is None or first.id != job.id:
             return Unblock(kind=UnblockKind.WAIT)
-        peers = [other for other in plan.floors.admitted if other.priority == job.priority]
-        ahead = sorted({QUANTUM_S - other.admitted_s + 1.0 for other in peers})
+        peers = [other for other in plan.floors.admitted if other.fleet_priority == job.fleet_priority]
+        ahead = sorted({0.0, *(QUANTUM_S - other.admitted_s + 1.0 for other in peers)})
         left_s = self._least(ahead, lambda seconds: _later(self._snapshot, max(seconds, 0.0)))
         if left_s is None:
             return Unblock(kind=UnblockKind.WAIT)
-        at_most_s = max(left_s + OVERDUE_S, 0.0)
+        # Who gives way at its next publication has not published for a while, at most until it is overdue.
+        at_most_s = max((left_s or ahead[-1]) + OVERDUE_S, 0.0)
         return Unblock(kind=UnblockKind.WAIT, within_s=max(left_s, 0.0), at_most_s=at_most_s)
 
     def retag(self) -> Unblock | None:

@@ -102,17 +102,17 @@ def test_staff_cannot_add_people_to_projects_of_others(cast: Cast, staff: User) 
 def test_only_superusers_set_what_a_project_gets_of_the_machines(cast: Cast, staff: User) -> None:
     project = cast.owner.project
     body = {
-        "slug": project.slug, "name": "renamed", "weight": "5", "machine_quota": "2",
+        "slug": project.slug, "name": "renamed", "weight": "5", "machine_quota": "2", "priority_ceiling": "9",
         "memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0",
     }  # fmt: skip
 
-    def post(user: User) -> tuple[str, float, int | None]:
+    def post(user: User) -> tuple[str, float, int | None, int]:
         browser(user).post(f"/admin/accounts/project/{project.id}/change/", body)
         project.refresh_from_db()
-        return project.name, project.weight, project.machine_quota
+        return project.name, project.weight, project.machine_quota, project.priority_ceiling
 
-    assert post(staff) == ("renamed", 1.0, None)
-    assert post(User.objects.create_superuser("root")) == ("renamed", 5.0, 2)
+    assert post(staff) == ("renamed", 1.0, None, 0)
+    assert post(User.objects.create_superuser("root")) == ("renamed", 5.0, 2, 9)
 
 
 def test_staff_cannot_edit_retention_policies_of_others(cast: Cast, staff: User) -> None:

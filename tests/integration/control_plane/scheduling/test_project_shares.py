@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.telemetry.project_time import project_seconds
+from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, worker_make
@@ -72,6 +74,10 @@ def test_a_share_is_edited_by_operators_and_each_edit_leaves_an_event(cast: Cast
     }
     cycle()
     assert Phase.objects.filter(state=PhaseState.DRAINING).exists(), "the project holds two machines"
+    assert edit(cast.operator, priority_ceiling=101).status_code == 400
+    raised = json.loads(edit(cast.operator, priority_ceiling=10, queued_jobs_quota=5).content)
+    assert (raised["priority_ceiling"], raised["queued_jobs_quota"]) == (10, 5)
+    assert {job.priority_ceiling for job in snapshot_load().jobs} == {0, 10}, "the scheduler reads it"
     edit(cast.operator, machine_quota=None)
     assert Project.objects.get(slug="elsewhere").machine_quota is None
 
@@ -151,6 +157,27 @@ def test_members_do_not_learn_who_else_may_use_a_pool(cast: Cast) -> None:
     assert [pool["projects"] for pool in rows(cast.operator, "pools")] == [["default", "elsewhere"]]
 
 
+def test_a_project_has_no_more_jobs_in_the_queue_than_its_ceiling(cast: Cast, settings: Settings) -> None:
+    def submit(person: Person) -> tuple[int, str]:
+        answer = person.call("POST", "jobs", cast.spec())
+        return answer.status_code, answer.content.decode()
+
+    settings.MAX_QUEUED_JOBS = 1
+    assert submit(cast.owner)[0] == 201
+    status, text = submit(cast.member)
+    assert status == 429
+    assert "the project default has 1 jobs in the queue" in text
+    assert "queued_jobs_quota" in text
+    assert Job.objects.filter(project=cast.owner.project).count() == 1
+    assert submit(cast.outsider)[0] == 201, "each project has its own"
+
+    Project.objects.filter(slug="default").update(queued_jobs_quota=2)
+    assert submit(cast.member)[0] == 201, "an operator raised the ceiling"
+    assert submit(cast.member)[0] == 429
+    Job.objects.filter(project=cast.owner.project).update(state=JobState.RUNNING)
+    assert submit(cast.member)[0] == 201, "jobs at work are not in the queue"
+
+
 def test_edits_in_the_admin_site_leave_the_same_events(cast: Cast) -> None:
     root = get_user_model().objects.create_superuser(username="root")
     site = Client()
@@ -158,7 +185,7 @@ def test_edits_in_the_admin_site_leave_the_same_events(cast: Cast) -> None:
     project = cast.owner.project
     form = {
         "slug": project.slug, "name": project.name, "weight": "2.5", "machine_quota": "",
-        "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0,
+        "priority_ceiling": "0", "queued_jobs_quota": "", "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0,
     }  # fmt: skip
     assert site.post(f"/admin/accounts/project/{project.id}/change/", form).status_code == 302
     add = {"pool": "lab", "project": str(project.id)}

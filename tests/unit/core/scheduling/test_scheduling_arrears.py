@@ -19,7 +19,9 @@ WARM_UP_S, MEASURED_S = 40.0, 200.0
 
 
 def claim(job_id: UUID, *, held: int, wanted: int = MANY, weight: float = 1.0, priority: int = 0) -> Claim:
-    job = replace(JOB, id=job_id, project_id=job_id, project_weight=weight, priority=priority)
+    job = replace(
+        JOB, id=job_id, project_id=job_id, project_weight=weight, priority=priority, priority_ceiling=100
+    )
     return Claim(job, wanted=wanted, held=held)
 
 

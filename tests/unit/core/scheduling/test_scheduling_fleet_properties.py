@@ -5,6 +5,7 @@ That a fleet with constant demand comes to rest, and what holds then of machines
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,11 +13,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.arrears import Arrears
 from seamlessflow.core.scheduling.decisions import DrainPhase
 from seamlessflow.core.scheduling.dry_run import dry_run, obeyed
-from seamlessflow.core.scheduling.floors import OVERDUE_S, QUANTUM_S, fits_alone
+from seamlessflow.core.scheduling.floors import fits_alone
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.passes import fleet_plan
+from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S, gives_way_now
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role
@@ -83,6 +86,33 @@ def held(snapshot: Snapshot, job_id: UUID) -> Counter[Role]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(wide_fleets())
+def test_machines_change_hands_until_nobody_should_have_more_and_then_stay(snapshot: Snapshot) -> None:
+    """Every job publishes in every cycle, so that nothing but the rule itself keeps one from giving way."""
+    jobs = (
+        replace(job, published_s=0.0, owed=0, project_quota=None, priority_ceiling=job.priority)
+        for job in snapshot.jobs
+    )
+    final = dry_run(replace(snapshot, jobs=tuple(jobs))).final
+    last = decide(final)
+    assert not last.decisions, f"it does not come to rest: {seen(final)} {last.decisions}"
+    standing = fleet_plan(final, final.jobs).floors.standings
+    for one in standing:
+        for waiting in (job for job in one.jobs if job.state is JobState.QUEUED):
+            for giver in (job for job in one.jobs if final.held_by(job.id)):
+                is_even = gives_way_now(one, giver, waiting)
+                assert not is_even or not _would_do(final, giver, waiting), (
+                    f"{giver.name} keeps: {seen(final)}"
+                )
+
+
+def _would_do(final: Snapshot, giver: JobView, waiting: JobView) -> bool:
+    """Whether the floor of the one that waits fits beside all others once the giver has stopped."""
+    others = [job for job in final.jobs if final.held_by(job.id) and job != giver]
+    return waiting in fleet_plan(final, [*others, waiting]).floors.admitted
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(wide_fleets())
 def test_no_project_ever_gets_more_than_its_quota(snapshot: Snapshot) -> None:
     num_before = _num_by_project(snapshot)
     quotas = {job.project_id: job.project_quota for job in snapshot.jobs}
@@ -107,7 +137,8 @@ def _num_by_project(snapshot: Snapshot) -> Counter[UUID]:
 def test_the_oldest_floor_is_admitted_within_a_bound_whoever_else_arrives(
     snapshot: Snapshot, num_arriving: int, num_cycles: int | None, does_train_only: bool
 ) -> None:
-    """Jobs come in each cycle and end after some, or never. All have one priority, and the oldest has no quota."""
+    """Jobs come in each cycle and end after some, or never. All have one priority, and the oldest has no quota. What
+    projects are owed adds up as it does in a real fleet."""
     jobs = tuple(replace(job, priority=0, project_quota=None) for job in snapshot.jobs)
     oldest = replace(
         jobs[0], state=JobState.QUEUED, waiting_s=100 * QUANTUM_S, has_rollout=not does_train_only
@@ -117,9 +148,12 @@ def test_the_oldest_floor_is_admitted_within_a_bound_whoever_else_arrives(
     fleet = fleet_plan(snapshot, snapshot.jobs).fleet
     assume(fits_alone(fleet, Homes(fleet, snapshot), oldest))
     began: dict[UUID, int] = {}
+    arrears = Arrears()
     num = round(ADMITTED_AFTER_S / CYCLE_S)
     for cycle in range(num):
-        snapshot = _passed(obeyed(snapshot, decide(snapshot)))
+        plan = decide(snapshot)
+        owed = arrears.pass_time(snapshot, plan.differences, CYCLE_S)
+        snapshot = _passed(obeyed(snapshot, plan), owed)
         if snapshot.job(oldest.id).state is not JobState.QUEUED:  # type: ignore[union-attr]
             return
         for job in snapshot.jobs:
@@ -145,11 +179,11 @@ def _without(one: MachineView, job_id: UUID) -> MachineView:
 def _younger(job: JobView, number: int) -> JobView:
     return replace(
         job, id=UUID(int=number), name=f"job {number}", order=number, state=JobState.QUEUED, waiting_s=0.0,
-        admitted_s=0.0,
+        admitted_s=0.0, owed=0,
     )  # fmt: skip
 
 
-def _passed(snapshot: Snapshot) -> Snapshot:
+def _passed(snapshot: Snapshot, owed: Mapping[UUID, int]) -> Snapshot:
     """Return the snapshot a cycle later. Nothing is published, so jobs stop when they are overdue."""
     jobs = tuple(
         replace(
@@ -157,6 +191,7 @@ def _passed(snapshot: Snapshot) -> Snapshot:
             waiting_s=job.waiting_s + CYCLE_S if job.state is JobState.QUEUED else 0.0,
             admitted_s=0.0 if job.state is JobState.QUEUED else job.admitted_s + CYCLE_S,
             published_s=job.published_s + CYCLE_S,
+            owed=owed.get(job.id, job.owed),
         )
         for job in snapshot.jobs
     )

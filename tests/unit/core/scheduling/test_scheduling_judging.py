@@ -1,11 +1,13 @@
 """Who is to blame for failed phases: a machine, a job, or nobody. The scenarios run in simulated time."""
 
+from dataclasses import replace
 from math import inf
 from uuid import UUID
 
 import pytest
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import AdmitMachine, PauseJob, QuarantineMachine
 from seamlessflow.core.scheduling.evidence import LONGEST_S
 from seamlessflow.core.scheduling.judging import QUARANTINE_S
@@ -14,6 +16,7 @@ from seamlessflow.core.scheduling.snapshot import (
     FailureView,
     JobView,
     MachineView,
+    PhaseView,
     QuarantineView,
     Snapshot,
 )
@@ -125,6 +128,68 @@ def test_the_only_machine_is_not_quarantined_for_jobs_that_cannot_work_elsewhere
     simulation = poisoned(1, 120.0)
     assert not [one for one in simulation.judgements if isinstance(one, QuarantineMachine)]
     assert len({failure.job_id for failure in simulation.failures}) == 3
+
+
+def failed_on_one_machine(*projects: int) -> Snapshot:
+    """Jobs of these projects failed on m0, and nowhere else."""
+    machines = tuple(
+        MachineView(id=UUID(int=1000 + n), name=f"m{n}", tags=frozenset({"rollout", "train"})) for n in (0, 1)
+    )
+    jobs = tuple(
+        JobView(
+            id=UUID(int=1 + n), order=n, state=JobState.RUNNING, has_external_agents=True,
+            project_id=UUID(int=100 + project),
+        )
+        for n, project in enumerate(projects)
+    )  # fmt: skip
+    failures = tuple(
+        FailureView(
+            machine_id=UUID(int=1000), job_id=job.id, role=Role.ROLLOUT, fence=1 + job.order, age_s=5.0
+        )
+        for job in jobs
+    )
+    return Snapshot(machines, jobs, failures=failures)
+
+
+def test_the_broken_models_of_one_project_do_not_condemn_a_machine() -> None:
+    def quarantined(*projects: int) -> bool:
+        plan = decide(failed_on_one_machine(*projects))
+        return any(isinstance(one, QuarantineMachine) for one in plan.decisions)
+
+    assert not quarantined(1, 1, 1, 1), "the failures of a project count once"
+    assert not quarantined(1, 1, 2)
+    assert quarantined(1, 2, 3)
+
+
+def test_jobs_of_one_project_condemn_a_machine_if_they_are_up_elsewhere() -> None:
+    """In an installation with one project, a bad machine failed seven phases before it was found."""
+
+    def quarantined(num_up: int, *, state: PhaseState = PhaseState.ACTIVE, fails_too: bool = False) -> bool:
+        snapshot = failed_on_one_machine(1, 1, 1)
+        engines = [
+            MachineView(
+                id=UUID(int=2000 + n), name=f"up{n}", tags=frozenset({"rollout", "train"})
+            ).with_phase(
+                PhaseView(
+                    id=UUID(int=3000 + n), job_id=job.id, role=Role.ROLLOUT, state=state, fence=9, age_s=1.0
+                )
+            )
+            for n, job in enumerate(snapshot.jobs[:num_up])
+        ]
+        elsewhere = [replace(one, machine_id=UUID(int=1001)) for one in snapshot.failures if fails_too]
+        snapshot = replace(
+            snapshot,
+            machines=(*snapshot.machines, *engines),
+            failures=(*snapshot.failures, *elsewhere),
+        )
+        plan = decide(snapshot)
+        return any(isinstance(one, QuarantineMachine) for one in plan.decisions)
+
+    assert quarantined(3)
+    assert quarantined(2), "two that are up elsewhere, and one that may be broken"
+    assert not quarantined(1)
+    assert not quarantined(3, state=PhaseState.STARTING)
+    assert not quarantined(3, fails_too=True), "who fails everywhere says nothing of a machine"
 
 
 def test_jobs_that_rest_do_not_keep_others_from_the_only_machine() -> None:
