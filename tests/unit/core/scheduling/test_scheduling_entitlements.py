@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from seamlessflow.core.scheduling.dividing import divided
 from seamlessflow.core.scheduling.entitlements import Entitlement, entitlements
 from seamlessflow.core.scheduling.queue import Queue
-from seamlessflow.core.scheduling.snapshot import Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role
-from tests.unit.core.scheduling.test_scheduling_queue import ALPHA, BOTH, B, machine
+from tests.unit.core.scheduling.test_scheduling_queue import ALPHA, BETA, BOTH, B, machine
 
 P, Q, R = (UUID(int=number) for number in (11, 12, 13))
 
@@ -63,3 +63,16 @@ def test_a_machine_that_costs_more_counts_more() -> None:
         Q: (3.0, 2.0),
     }
     assert [(one.held, one.wanted) for one in queue.plan.claims()] == [(2.0, 10.0), (1.0, 8.0)]
+
+
+def test_a_project_is_not_short_for_a_job_that_no_machine_can_serve() -> None:
+    impossible = replace(BETA, project_id=P, rollout_tags=frozenset({"gpu=none"}))
+    waiting = replace(BETA, project_id=P)
+    idle = tuple(machine(f"m{number}", "rollout") for number in range(3))
+    busy = machine("m9", *BOTH, job=ALPHA.id)
+
+    def is_short(*jobs: JobView, machines: tuple[MachineView, ...] = (*idle, busy)) -> bool:
+        return entitlements(Queue(Snapshot(machines, (replace(ALPHA, project_id=Q), *jobs))))[P].is_short
+
+    assert not is_short(impossible)
+    assert is_short(waiting, machines=(busy,))
