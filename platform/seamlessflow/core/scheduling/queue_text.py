@@ -29,13 +29,12 @@ def lack_sentence(entry: QueueEntry) -> str:
 
 
 def shortage_sentence(shortage: Shortage) -> str:
-    num, tags = shortage.num_machines, ", ".join(shortage.tags)
+    num = shortage.num_machines
+    use = f"to {_NEEDS[shortage.role]}, with the {'tag' if len(shortage.tags) == 1 else 'tags'} "
+    use += ", ".join(shortage.tags)
     if not shortage.is_counted:
-        return f"It could use more machines to {_NEEDS[shortage.role]}, with the tags {tags}."
-    what = (
-        f"{num} {'machine' if num == 1 else 'machines'} to {_NEEDS[shortage.role]}, "
-        f"with the {'tag' if len(shortage.tags) == 1 else 'tags'} {tags}"
-    )
+        return f"It could use more machines {use}."
+    what = f"{num} {'machine' if num == 1 else 'machines'} {use}"
     if shortage.num_fitting == 0:
         return f"It lacks {what}: no usable machine has them."
     if shortage.num_fitting < num:

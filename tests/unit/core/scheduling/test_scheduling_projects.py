@@ -114,10 +114,10 @@ def mixed(project: int, num_jobs: int, *, weight: float = 1.0, begins_s: float =
 
 
 def hungry(project: int, weight: float = 1.0) -> Load:
-    """Return a job that could use the whole fleet all the time."""
+    """Return a job that could use the whole fleet all the time, and comes when others have it."""
     return Load(
         f"{project}-hungry", num_groups=8, group_size=8, turn_s=(1.0, 2.0, 4.0), step_s=1.5, max_lag=3,
-        project=project, project_weight=weight,
+        project=project, project_weight=weight, starts_at_s=15.0,
     )  # fmt: skip
 
 
@@ -141,6 +141,6 @@ def test_projects_have_their_parts_over_20_minutes_of_mixed_jobs_on_fewer_machin
 @pytest.mark.parametrize("num_machines", [2, 3])
 def test_29_jobs_of_one_project_leave_its_part_to_a_single_job_of_another(num_machines: int) -> None:
     loads = [*mixed(1, 29), hungry(2)]
-    found = shares(loads, num_machines=num_machines, warm_up_s=MINUTE_S, seconds=4 * MINUTE_S)
+    found = shares(loads, num_machines=num_machines, warm_up_s=1.5 * MINUTE_S, seconds=4 * MINUTE_S)
     for part in found.values():
         assert part == pytest.approx(1.0, abs=0.1), found

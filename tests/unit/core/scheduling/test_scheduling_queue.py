@@ -145,7 +145,7 @@ def test_a_job_at_work_that_could_use_more_sees_whose_share_it_is() -> None:
     (shortage,) = queue.shortages(queue.entries[0])
     assert shortage.num_machines == 2
     said = shortage_sentence(shortage)
-    assert said == "It could use more machines to roll out, with the tags rollout.", "nothing is missing"
+    assert said == "It could use more machines to roll out, with the tag rollout.", "nothing is missing"
     assert {(one.machine.name, one.until) for one in shortage.holders} == {
         ("m2", Until.SHARE),
         ("m3", Until.SHARE),
