@@ -17,6 +17,7 @@ from seamlessflow.cli.identifiers import Identifier
 from seamlessflow.cli.job_logs import logs
 from seamlessflow.cli.submission_keys import submission_key
 from seamlessflow.client import Client, JobStopped, needs_attention
+from seamlessflow.core.environment.programs import relative_file
 from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
@@ -301,11 +302,27 @@ def _spec_read(file: Path) -> dict[str, Any]:
         raise CliError(f"{file} is not valid YAML: {_yaml_fault(error)}", exit_code=2) from error
     if not isinstance(spec, dict):
         raise CliError(f"{file} must contain a mapping of keys, got {type(spec).__name__}", exit_code=2)
+    _absolute_program(spec, base=file.parent)
     try:
         submitted_spec_parse(spec)
     except InvalidJobSpec as error:
         raise CliError(f"{file}: {error}", exit_code=2) from error
     return spec
+
+
+def _absolute_program(spec: dict[str, Any], *, base: Path) -> None:
+    """Replace files beside the spec that the agents' command names by their absolute paths."""
+    environment = spec.get("environment")
+    command = environment.get("command") if isinstance(environment, dict) else None
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        return  # the parser says what is wrong
+    while found := relative_file(command):
+        position, word = found
+        path = (base / Path(word).expanduser()).resolve()
+        if not path.exists():
+            return
+        command[position] = str(path)
+        click.echo(f"environment.command: machines tagged agent must have {path}", err=True)
 
 
 def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:

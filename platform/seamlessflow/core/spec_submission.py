@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.core.algorithms.ineffective import ineffective_options
+from seamlessflow.core.environment.programs import command_problems
 from seamlessflow.core.extensions.checks import name_problems, option_problems, options_filled
 from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
@@ -37,6 +38,7 @@ def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None 
         ),
         *mini_batch_problems(spec),
         *critic_problems(spec),
+        *command_problems(spec.environment.command),
     ]
     if extensions is not None and not unknown:
         problems += option_problems(spec, extensions)

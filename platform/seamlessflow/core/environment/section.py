@@ -66,10 +66,10 @@ class EnvironmentSection(SpecSection):
     tasks: Reference | None = None
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
-    """The program and its arguments (name: command). It is started once per session, with OPENAI_BASE_URL,
-    OPENAI_API_KEY and SEAMLESSFLOW_TASK in its environment (and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
-    GOOGLE_GEMINI_BASE_URL and GEMINI_API_KEY). The last line that it prints must be JSON with a `reward`
-    from -1e6 to 1e6."""
+    """The program and its arguments (name: command); files by their absolute paths on the machines tagged `agent`. It
+    is started once per session, in an empty folder, with OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK in its
+    environment (and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, GOOGLE_GEMINI_BASE_URL and GEMINI_API_KEY). The last line
+    that it prints must be JSON with a `reward` from -1e6 to 1e6."""
     max_turns: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Maximum number of turns of a session; an episode that reaches it ends with the reward it has. The gateway refuses
     the turn beyond it with 429 `max_turns_reached`, whatever runs the agent. If left out, 8, but 1000 for `command` and
