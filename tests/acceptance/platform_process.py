@@ -115,10 +115,9 @@ class PlatformProcess:
 
     def sign_in_link(self) -> str:
         """Return a new link for the owner, which works once."""
-        (scheduler,) = self.find("run_scheduler")
         made = subprocess.run(
-            [sys.executable, "-m", "django", "create_sign_in_link"],
-            env=os.environ | scheduler.environ(),
+            [sys.executable, "-m", "seamlessflow.cli", "manage", "create_sign_in_link"],
+            env=self.environ | {"SEAMLESSFLOW_HOME": str(self.home.root)},
             capture_output=True,
             text=True,
             timeout=60,

@@ -1,27 +1,20 @@
-"""`backup` and `restore`: the installation of this folder, or of the database that DATABASE_URL names.
+"""`backup`, `restore` and `manage`: the installation of this folder, or of the database that DATABASE_URL names.
 
-Both take a folder: `backup` leaves a complete back-up in it, `restore` an installation restored from it. A back-up may
-be taken while the platform runs; a restore needs an installation that is empty and stopped. They start the embedded
-database if it is not running.
+The first two take a folder: `backup` leaves a complete back-up in it, `restore` an installation restored from it. A
+back-up may be taken while the platform runs; a restore needs an installation that is empty and stopped. `manage` runs
+any command of the control plane.
 """
 
-import asyncio
 import os
-import signal
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.local.environment import Addresses, plane_environment
-from seamlessflow.cli.local.process_tree import ProcessSpec, ProcessTree, run_to_end
-from seamlessflow.cli.local.services import Services, plan_services
-from seamlessflow.cli.local.state import Home, find_home
+from seamlessflow.cli.local.management import management_run
+from seamlessflow.cli.local.state import find_home
 
-_NOWHERE = Addresses("http://127.0.0.1:8000", "http://127.0.0.1:8100")  # never contacted
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -32,8 +25,7 @@ def backup(folder: Path) -> None:
 
     An interrupted back-up leaves a folder that says so; run the same command again to start over.
     """
-    home = find_home().create()
-    _end(run_to_end(_command(home, "back_up", folder, is_running=home.is_locked())))
+    sys.exit(management_run(find_home().create(), "back_up", str(folder.absolute())))
 
 
 @click.command()
@@ -45,37 +37,21 @@ def restore(folder: Path) -> None:
         raise CliError(
             f"the platform is running in {home.root}; stop it first with `seamlessflow down`", exit_code=2
         )
-    _end(run_to_end(_command(home, "restore_back_up", folder, is_running=False)))
+    sys.exit(management_run(home, "restore_back_up", str(folder.absolute())))
 
 
-async def _command(home: Home, name: str, folder: Path, *, is_running: bool) -> int:
-    services = plan_services(home, environ=os.environ)
-    env = plane_environment(home, services.urls, _NOWHERE, environ=os.environ)
-    with nullcontext() if is_running else home.lock():
-        async with ProcessTree(log_dir=home.logs) as tree:
-            if not is_running:
-                await tree.start(*_database_alone(services))
-            return await _run(name, folder.absolute(), env)
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]...")
+def manage(command: tuple[str, ...]) -> None:
+    """Run a command of the control plane on the installation of this folder.
 
-
-def _database_alone(services: Services) -> list[ProcessSpec]:
-    return [spec for spec in services.specs if spec.name == "postgres"]
-
-
-async def _run(name: str, folder: Path, env: Mapping[str, str]) -> int:
-    """Run the management command with our output streams. An interruption stops it before us."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "django", name, str(folder), env=dict(env), start_new_session=True
-    )
-    try:
-        return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)  # it removes what it has staged
-            await process.wait()
-
-
-def _end(status: int | None) -> None:
-    """Exit with the status of the command; None means that a signal stopped it."""
-    if status != 0:
-        sys.exit(130 if status is None else status)
+    For example create_sign_in_link, create_token or register_machine; `manage COMMAND --help` shows the options of one.
+    In a container, the same command is `python -m django COMMAND`.
+    """
+    home = find_home()
+    if not (home.root / "migrated").exists() and "DATABASE_URL" not in os.environ:
+        raise CliError(
+            f"there is no installation in {home.root}; set SEAMLESSFLOW_HOME to its folder, or start one with "
+            "`seamlessflow up`"
+        )
+    sys.exit(management_run(home, *command))

@@ -35,8 +35,8 @@ def connect() -> Client:
         )
     if token and run is None:
         raise CliError(
-            f"{TOKEN_VARIABLE} is set, but {URL_VARIABLE} is not, and no platform is running here: set it to the "
-            "address of the dashboard",
+            f"{TOKEN_VARIABLE} is set, but {URL_VARIABLE} is not, and no platform is running in {home.root}: set "
+            f"{URL_VARIABLE} to the address of the dashboard",
             exit_code=2,
         )
     if token and run is not None:
@@ -59,7 +59,8 @@ def client_of(home: Home) -> Client:
     run = home.read_run()
     if run is None:
         raise CliError(
-            "no platform is running here; start one with `seamlessflow up`, or set "
-            f"{URL_VARIABLE} and {TOKEN_VARIABLE} to use a remote one"
+            f"no platform is running in {home.root}; if one runs in another folder, set SEAMLESSFLOW_HOME to that "
+            f"folder's .seamlessflow; for one on another host, set {URL_VARIABLE} and {TOKEN_VARIABLE}; "
+            "`seamlessflow up` starts one here"
         )
     return Client(run.web_url, home.cli_token_file.read_text().strip())

@@ -16,10 +16,10 @@ import httpx
 import msgspec
 
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.listening import JOIN_TOKEN_VARIABLE
 from seamlessflow.cli.local.state import Home
 from seamlessflow.core.protocol.worker import Join, Joined
 
-JOIN_TOKEN_VARIABLE = "SEAMLESSFLOW_JOIN_TOKEN"
 WAIT_S = 120.0
 POLL_S = 1.0
 TIMEOUT_S = 10.0
@@ -32,8 +32,9 @@ def machine_join(
     secret = environ.get(JOIN_TOKEN_VARIABLE, "")
     if not secret:
         raise CliError(
-            f"--token-file is missing: create a token with `register_machine {name}` on the control plane, or set "
-            f"{JOIN_TOKEN_VARIABLE} to the installation's join token",
+            f"--token-file is missing: set {JOIN_TOKEN_VARIABLE} to the installation's join token (`seamlessflow up "
+            f"--listen` prints where it is), or create a token for this machine with `seamlessflow machines register "
+            f"{name} --tags {','.join(tags)}`",
             exit_code=2,
         )
     path = home.create().machine_token_file(name)

@@ -18,7 +18,7 @@ Command = Callable[..., None]
 
 @click.group()
 def machines() -> None:
-    """List, retag, cordon and drain machines."""
+    """List, register, retag, cordon and drain machines."""
 
 
 def health_of(machine: Mapping[str, Any]) -> str:
@@ -50,6 +50,17 @@ def machines_list() -> None:
             click.echo(f"  the device {device} is cordoned: {problem}")
         if quarantine := machine["quarantine"]:
             click.echo(f"  in quarantine until {quarantine['until_at']}: {quarantine['reason']}")
+
+
+@machines.command("register")
+@click.argument("name")
+@click.option(
+    "--tags", required=True, metavar="TAG[,TAG]", help="What the machine may do, e.g. rollout,train."
+)
+def machines_register(name: str, tags: str) -> None:
+    """Register machine NAME and print its token, for `seamlessflow worker --token-file`; it is never shown again."""
+    with connect() as client:
+        click.echo(client.machine_register(name, sorted(_tags_of((tags,))))["token"])
 
 
 @machines.command("events")

@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "doctor",
     "backup": "backups",
     "restore": "backups",
+    "manage": "backups",
     "submit": "jobs",
     "jobs": "jobs",
     "queue": "queue",

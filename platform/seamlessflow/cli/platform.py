@@ -1,6 +1,7 @@
 """`up`, `down` and `status`: the platform on this machine."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_said
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
+from seamlessflow.cli.local.listening import listening_address, listening_said
 from seamlessflow.cli.local.machines import LocalMachine
+from seamlessflow.cli.local.ports import LOOPBACK
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import CREATE_CLI_TOKEN, Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
@@ -49,15 +52,24 @@ DETACHED_POLL_S = 0.1
     help="Number of gateways, which share the sessions; if one dies, the others go on with its sessions.",
 )
 @click.option(
+    "--listen",
+    metavar="ADDRESS",
+    default=LOOPBACK,
+    show_default=True,
+    help="Address of this host at which the dashboard, REST and the gateway listen. Name one of a private network so "
+    "that other hosts can join with `seamlessflow worker`; traffic is plain HTTP, and every request needs a token.",
+)
+@click.option(
     "--detach", is_flag=True, help="Return once everything is running; `seamlessflow down` stops it."
 )
-def up(layout: str | None, no_machines: bool, num_gateways: int, detach: bool) -> None:
+def up(layout: str | None, no_machines: bool, num_gateways: int, listen: str, detach: bool) -> None:
     """Start the platform here: database, broker, planes and machines. Ctrl-C stops everything."""
+    host = listening_address(listen)
     if detach:
-        _start_detached(layout, no_machines=no_machines, num_gateways=num_gateways)
+        _start_detached(layout, no_machines=no_machines, num_gateways=num_gateways, host=host)
         return
     machines = () if no_machines else _machines(layout)
-    run_to_end(_serve(find_home(), machines, num_gateways))
+    run_to_end(_serve(find_home(), machines, num_gateways, host))
 
 
 def _machines(layout: str | None) -> tuple[LocalMachine, ...]:
@@ -85,7 +97,8 @@ def down() -> None:
 
 
 @click.command()
-def status() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON, and nothing else.")
+def status(as_json: bool) -> None:
     """Show whether the platform is running, with its machines and running jobs."""
     home = find_home()
     run = home.read_run()
@@ -94,9 +107,14 @@ def status() -> None:
         raise CliError(
             f"starting or stopping (process {holder}); its logs are in {home.logs}"
             if holder
-            else "not running; start it with `seamlessflow up`",
+            else f"not running in {home.root}; start it with `seamlessflow up`, or set SEAMLESSFLOW_HOME to the folder "
+            "of another installation",
             exit_code=3,
         )
+    if as_json:
+        shown = ("web_url", "gateway_url", "more_gateway_urls", "started_at", "pid")
+        click.echo(json.dumps({name: getattr(run, name) for name in shown}, indent=2))
+        return
     gateways = ", ".join([run.gateway_url, *run.more_gateway_urls])
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {gateways}, process {run.pid})")
     with client_of(home) as client:
@@ -113,10 +131,15 @@ async def welcome(stack: Stack) -> None:
         token.unlink()
         stack.home.kept(token, (await stack.manage(*CREATE_CLI_TOKEN)).split()[-1])
     click.echo(f"dashboard  {stack.sign_in_link}  (signs you in once)")
+    click.echo(f"gateway    {stack.gateway_url}  (for agents)")
 
 
-async def _serve(home: Home, machines: tuple[LocalMachine, ...], num_gateways: int) -> None:
-    async with running_stack(home, machines, num_gateways=num_gateways, before_said_up=welcome):
+async def _serve(home: Home, machines: tuple[LocalMachine, ...], num_gateways: int, host: str) -> None:
+    async with running_stack(
+        home, machines, num_gateways=num_gateways, listen_host=host, before_said_up=welcome
+    ) as stack:
+        if host != LOOPBACK:
+            click.echo(listening_said(home, stack.web_url))
         click.echo("up; Ctrl-C stops it")
         await asyncio.Event().wait()
 
@@ -136,7 +159,7 @@ async def _token_works(stack: Stack, token: Path) -> bool:
     return await asyncio.to_thread(ask)
 
 
-def _start_detached(layout: str | None, *, no_machines: bool, num_gateways: int) -> None:
+def _start_detached(layout: str | None, *, no_machines: bool, num_gateways: int, host: str) -> None:
     home = find_home().create()
     if home.is_locked():
         raise home.already_running()
@@ -150,6 +173,7 @@ def _start_detached(layout: str | None, *, no_machines: bool, num_gateways: int)
         "--gateways",
         str(num_gateways),
         *(["--no-machines"] if no_machines else []),
+        *("--listen", host),
     ]
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -10,7 +10,8 @@ import click
 
 from seamlessflow.cli.connection import client_of
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.joining import JOIN_TOKEN_VARIABLE, machine_join
+from seamlessflow.cli.joining import machine_join
+from seamlessflow.cli.local.listening import JOIN_TOKEN_VARIABLE
 from seamlessflow.cli.local.state import find_home
 from seamlessflow.cli.slices import host_prefix, run_together, slices_parse
 

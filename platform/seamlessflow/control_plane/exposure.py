@@ -1,8 +1,8 @@
 """Decides how the web process is exposed: hosts, origins, cookies, redirects, by the installation's mode.
 
 Takes the environment and the address under which people reach the dashboard; returns one `Exposure`.
-Invariant: in production the secret is strong, and browsers use TLS unless the address is this machine's own; a
-setting that would weaken it stops the process with the accepted values.
+Invariant: where other machines reach the process, the secret is strong; in production, browsers use TLS unless the
+address is this machine's own. A setting that would weaken it stops the process with the accepted values.
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,11 @@ def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposur
     parts = urlsplit(web_url)
     is_https = parts.scheme == "https"
     if mode is Mode.PRODUCTION:
-        _check_production(env, web_url=web_url, secret_key=secret_key)
+        _check_production(env, web_url=web_url)
+    if mode is not Mode.LOCAL and (weakness := secret_weakness(secret_key)):
+        raise InvalidSetting("SEAMLESSFLOW_SECRET_KEY", weakness, SECRET_ACCEPTED)
     hosts = env.items("SEAMLESSFLOW_ALLOWED_HOSTS")
-    if mode is Mode.PRODUCTION and "*" in hosts:
+    if mode is not Mode.LOCAL and "*" in hosts:
         raise InvalidSetting(
             "SEAMLESSFLOW_ALLOWED_HOSTS",
             ",".join(hosts),
@@ -60,7 +62,7 @@ def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposur
     )
 
 
-def _check_production(env: Environment, *, web_url: str, secret_key: str) -> None:
+def _check_production(env: Environment, *, web_url: str) -> None:
     env.text("SEAMLESSFLOW_WEB_URL", accepted=ACCEPTED_URL)  # no default: links and cookies depend on it
     env.text("SEAMLESSFLOW_GATEWAY_URL", accepted=ACCEPTED_URL)
     parts = urlsplit(web_url)
@@ -70,5 +72,3 @@ def _check_production(env: Environment, *, web_url: str, secret_key: str) -> Non
             web_url,
             "https://host[:port], with TLS ended by a proxy, or http://localhost[:port] for a trial on this machine",
         )
-    if weakness := secret_weakness(secret_key):
-        raise InvalidSetting("SEAMLESSFLOW_SECRET_KEY", weakness, SECRET_ACCEPTED)

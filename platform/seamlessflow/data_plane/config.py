@@ -146,9 +146,9 @@ class _Numbers:
 
 def _exposure_faults(mode: str, *, host: str, secret: str) -> list[str]:
     if mode not in tuple(Mode):
-        return [f"{MODE_VARIABLE} must be {' or '.join(Mode)}, got {mode!r}"]
+        return [f"{MODE_VARIABLE} must be one of {', '.join(Mode)}, got {mode!r}"]
     refusal = binding_refusal(host, mode=Mode(mode))
-    weakness = secret_weakness(secret) if mode == Mode.PRODUCTION else None
+    weakness = secret_weakness(secret) if mode != Mode.LOCAL else None
     return [
         *([refusal] if refusal else []),
         *([f"SEAMLESSFLOW_SECRET_KEY is {weakness}; accepted: {SECRET_ACCEPTED}"] if weakness else []),

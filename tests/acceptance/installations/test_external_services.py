@@ -1,6 +1,10 @@
 """A job runs on a PostgreSQL and a Valkey that the installation did not start: over TCP, with
-passwords, without a superuser."""
+passwords, without a superuser. The installation listens on another address than 127.0.0.1, where a second host joins
+it."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +14,13 @@ import pytest
 import redis
 
 from tests.acceptance.conftest import calculator_spec
-from tests.acceptance.platform_process import PlatformProcess, new_platform
+from tests.acceptance.platform_process import PlatformProcess, eventually, new_platform
+from tests.acceptance.steering import web_url
 from tests.fixtures.outside_services import OutsideServices, outside_services
 
 NUM_UPDATES = 2
+ADDRESS = "127.0.0.2"
+JOIN_S = 60
 
 
 @pytest.fixture
@@ -28,12 +35,12 @@ def on_outside_services(
 ) -> Iterator[PlatformProcess]:
     own = new_platform(tmp_path / "home", model_root=model_root)
     with replace(own, environ=own.environ | outside.environment()) as installation:
-        installation.start()
+        installation.start("--listen", ADDRESS)
         yield installation
 
 
 def test_a_job_completes_on_an_external_database_and_broker(
-    on_outside_services: PlatformProcess, outside: OutsideServices, model_root: Path
+    on_outside_services: PlatformProcess, outside: OutsideServices, model_root: Path, tmp_path: Path
 ) -> None:
     with on_outside_services.client() as client:
         job = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))
@@ -54,3 +61,27 @@ def test_a_job_completes_on_an_external_database_and_broker(
     with redis.Redis.from_url(outside.valkey_url) as client_of_broker:
         commands = client_of_broker.info("commandstats")
         assert commands["cmdstat_brpop"]["calls"] > 0  # doorbells and background work were waited for here
+
+    _a_second_host_joins(on_outside_services, home=tmp_path / "second")
+
+
+def _a_second_host_joins(installation: PlatformProcess, *, home: Path) -> None:
+    """Run `worker` as a host of its own would, which has only the address and the join token."""
+    token = (installation.home.root / "join-token.secret").read_text()
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_URL")}
+    url = web_url(installation)
+    assert url.startswith(f"http://{ADDRESS}:")
+    command = ["worker", "--name", "second", "--tags", "agent", "--control-plane-url", url]
+    with subprocess.Popen(
+        [sys.executable, "-m", "seamlessflow.cli", *command],
+        env=environ | {"SEAMLESSFLOW_JOIN_TOKEN": token, "SEAMLESSFLOW_HOME": str(home)},
+    ) as worker:
+        try:
+            with installation.client() as client:
+                eventually(
+                    lambda: any(one["name"] == "second" and one["is_up"] for one in client.machine_list()),
+                    timeout_s=JOIN_S,
+                    what="a heartbeat of the second host",
+                )
+        finally:
+            worker.terminate()

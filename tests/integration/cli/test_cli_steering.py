@@ -262,6 +262,26 @@ def test_a_path_that_does_not_exist_is_named_before_anything_is_uploaded(cast: C
     assert not Artifact.objects.exists()
 
 
+@pytest.mark.usefixtures("signed_in")
+def test_a_program_beside_the_spec_is_named_by_its_absolute_path(cast: Cast, tmp_path: Path) -> None:
+    spec = cast.spec()
+    spec["environment"] |= {"name": "command", "command": ["python3", "./agent.py"]}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
+
+    assert "'./agent.py' is a relative path" in refused("submit", str(tmp_path / "job.yaml"))
+    (tmp_path / "agent.py").write_text("")
+    assert str(tmp_path / "agent.py") in said("submit", str(tmp_path / "job.yaml"))[0]
+    assert Job.objects.get().spec["environment"]["command"] == ["python3", str(tmp_path / "agent.py")]
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_a_machine_is_registered_and_its_token_printed_alone(cast: Cast) -> None:
+    (token,) = said("machines", "register", "gpu-07", "--tags", "rollout,train")
+
+    assert token.startswith("sfm_")
+    assert sorted(Machine.objects.get(name="gpu-07").tags) == ["rollout", "train"]
+
+
 def test_an_error_in_a_spec_says_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: x\nmodel: [\n")
 

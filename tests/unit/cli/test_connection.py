@@ -21,7 +21,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Any:
     def connect(*, url: str = "", token: str = "", is_running: bool = True) -> Any:
         monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", url)
         monkeypatch.setenv("SEAMLESSFLOW_TOKEN", token)
-        here = home if is_running else SimpleNamespace(read_run=lambda: None)
+        here = home if is_running else SimpleNamespace(root="/srv/.seamlessflow", read_run=lambda: None)
         monkeypatch.setattr(connection, "find_home", lambda: here)
         return connection.connect()
 
@@ -49,3 +49,5 @@ def test_an_error_says_what_to_do(clients: Any) -> None:
         clients(token="sft_x", is_running=False)
     with pytest.raises(CliError, match="tokens create"):
         clients(url=LOCAL, is_running=False)
+    with pytest.raises(CliError, match=r"running in /srv/\.seamlessflow; .* set SEAMLESSFLOW_HOME"):
+        clients(is_running=False)

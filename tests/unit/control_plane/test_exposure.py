@@ -64,7 +64,11 @@ def test_a_trial_of_production_mode_on_this_host_needs_no_tls() -> None:
         (STRONG, {"SEAMLESSFLOW_WEB_URL": "http://flow.example.org"}, "SEAMLESSFLOW_WEB_URL is 'http://flow"),
         (STRONG, {"SEAMLESSFLOW_ALLOWED_HOSTS": "web,*"}, "SEAMLESSFLOW_ALLOWED_HOSTS is 'web,*'"),
         (STRONG, {"SEAMLESSFLOW_GATEWAY_URL": ""}, "SEAMLESSFLOW_GATEWAY_URL is not set"),
-        (STRONG, {"SEAMLESSFLOW_MODE": "prod"}, "SEAMLESSFLOW_MODE is 'prod'; accepted: local, production"),
+        (
+            STRONG,
+            {"SEAMLESSFLOW_MODE": "prod"},
+            "SEAMLESSFLOW_MODE is 'prod'; accepted: local, private, production",
+        ),
         ("x" * 60, {}, "SEAMLESSFLOW_SECRET_KEY is 'made of 1 different characters'"),
         (STRONG[:49], {}, "SEAMLESSFLOW_SECRET_KEY is '49 characters long'"),
     ],
@@ -75,6 +79,19 @@ def test_production_refuses_weak_settings(secret: str, changes: dict[str, str], 
 
     assert named in str(caught.value)
     assert secret not in str(caught.value)
+
+
+def test_a_private_network_needs_no_tls_but_a_strong_secret_and_named_hosts() -> None:
+    private = {"SEAMLESSFLOW_MODE": "private", "SEAMLESSFLOW_WEB_URL": "http://10.1.2.3:8470"}
+
+    exposure = exposed(**private)
+    assert "10.1.2.3" in exposure.allowed_hosts
+    assert not exposure.redirects_to_https
+    assert binding_refusal("10.1.2.3", mode=Mode.PRIVATE) is None
+    assert gateway_faults("10.1.2.3", SEAMLESSFLOW_MODE="private") == ""
+    for secret, changes in ((STRONG[:49], {}), (STRONG, {"SEAMLESSFLOW_ALLOWED_HOSTS": "*"})):
+        with pytest.raises(InvalidSetting):
+            exposed(secret, **private, **changes)
 
 
 def gateway_faults(host: str, **environ: str) -> str:
@@ -93,4 +110,6 @@ def test_the_gateway_listens_to_other_hosts_only_in_production_with_a_strong_sec
     assert gateway_faults("0.0.0.0", **production) == ""
     assert "--host '0.0.0.0' is reachable" in gateway_faults("0.0.0.0")
     assert "is 20 characters long" in gateway_faults("::", SEAMLESSFLOW_SECRET_KEY="a1b2c" * 4, **production)
-    assert "must be local or production, got 'open'" in gateway_faults("::1", SEAMLESSFLOW_MODE="open")
+    assert "must be one of local, private, production, got 'open'" in gateway_faults(
+        "::1", SEAMLESSFLOW_MODE="open"
+    )

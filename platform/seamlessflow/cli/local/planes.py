@@ -1,6 +1,6 @@
 """How to start the processes of the control plane and the data plane, and check that they are running.
 
-Takes addresses and an environment; returns one `ProcessSpec` per process. All listen on loopback only.
+Takes addresses and an environment; returns one `ProcessSpec` per process. All listen on the host of their address.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Ports for the servers of an installation, each given to only one launcher.
 
-`held_port` takes preferred numbers and yields a loopback port that nothing listens on, held until the context is left.
-Seconds pass between checking a port and the server's own bind. In that time another launcher would find the port free
-as well, and our server would answer its readiness check. So a launcher first claims the number with a unix socket of
-that name in the abstract namespace. Like the port, it belongs to the network namespace, and the kernel drops it when we
-end.
+`held_port` takes preferred numbers and yields a port that nothing listens on (of loopback, unless a host is named),
+held until the context is left. Seconds pass between checking a port and the server's own bind. In that time another
+launcher would find the port free as well, and our server would answer its readiness check. So a launcher first claims
+the number with a unix socket of that name in the abstract namespace. Like the port, it belongs to the network
+namespace, and the kernel drops it when we end.
 """
 
 import socket
@@ -21,27 +21,27 @@ LISTEN_BACKLOG = 2048
 
 
 @contextmanager
-def held_port(preferred: int, *, last: int | None = None) -> Iterator[int]:
+def held_port(preferred: int, *, last: int | None = None, host: str = LOOPBACK) -> Iterator[int]:
     """Yield `last`, or the first port from `preferred` on, that is free and not held by another launcher. Raises
     InstallationFailed."""
     for port in [*([] if last is None else [last]), *range(preferred, preferred + NUM_PORTS_TRIED)]:
         with socket.socket(socket.AF_UNIX) as claim:
-            if _is_claimed(claim, port) and _is_free(port):
+            if _is_claimed(claim, port) and _is_free(host, port):
                 yield port
                 return
     end = preferred + NUM_PORTS_TRIED - 1
-    raise InstallationFailed(f"No port between {preferred} and {end} is free on {LOOPBACK}.")
+    raise InstallationFailed(f"No port between {preferred} and {end} is free on {host}.")
 
 
 @contextmanager
-def listening_socket(port: int) -> Iterator[socket.socket]:
+def listening_socket(port: int, *, host: str = LOOPBACK) -> Iterator[socket.socket]:
     """Yield a socket that listens on a held port, for a server that inherits it.
 
     It stays open while that server is away, so clients that connect meanwhile are not refused: they wait for the next.
     """
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((LOOPBACK, port))
+        listener.bind((host, port))
         listener.listen(LISTEN_BACKLOG)
         yield listener
 
@@ -54,12 +54,12 @@ def _is_claimed(claim: socket.socket, port: int) -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def _is_free(host: str, port: int) -> bool:
     with socket.socket() as listener:
         # The servers set this too, so a port in TIME_WAIT counts as free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((LOOPBACK, port))
+            listener.bind((host, port))
         except OSError:
             return False
         return True

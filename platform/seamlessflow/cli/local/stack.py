@@ -21,6 +21,7 @@ from seamlessflow.cli.local.environment import (
     machine_environment,
     plane_environment,
 )
+from seamlessflow.cli.local.listening import machine_listening, plane_listening
 from seamlessflow.cli.local.machines import (
     LocalMachine,
     forget_tokens_of_other_database,
@@ -135,6 +136,7 @@ async def running_stack(
     *,
     environ: Mapping[str, str] | None = None,
     num_gateways: int = 1,
+    listen_host: str = LOOPBACK,
     before_said_up: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
     """Start everything, yield, stop everything. Raises `AlreadyRunning` if the home is in use.
@@ -144,10 +146,11 @@ async def running_stack(
     environ = os.environ if environ is None else environ
     home.create()
     # The ports are released last, when none of our servers is listening any more.
-    with home.lock(), _addresses(num_gateways, last=home.web_port) as (addresses, listeners):
+    with home.lock(), _addresses(num_gateways, host=listen_host, last=home.web_port) as held:
+        addresses, listeners = held
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
-            stack = _planned(home, tree, services.urls, addresses, listeners, environ)
+            stack = _planned(home, tree, services.urls, addresses, listeners, environ, listen_host)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
             home.note_web_port(addresses.web_url)
@@ -160,22 +163,24 @@ async def running_stack(
 
 
 @contextmanager
-def _addresses(num_gateways: int, *, last: int | None) -> Iterator[tuple[Addresses, dict[str, int]]]:
+def _addresses(
+    num_gateways: int, *, host: str, last: int | None
+) -> Iterator[tuple[Addresses, dict[str, int]]]:
     """Yield the addresses and the gateways' listening sockets. The port of the installation's last run is tried first,
     because bookmarks and SEAMLESSFLOW_WEB_URL name it.
 
     The sockets are ours, so agents whose gateway dies are not refused: they wait until it is started again.
     """
     with ExitStack() as held:
-        web = held.enter_context(held_port(PREFERRED_WEB_PORT, last=last))
+        web = held.enter_context(held_port(PREFERRED_WEB_PORT, last=last, host=host))
         port, listeners = max(PREFERRED_GATEWAY_PORT, web + 1), {}
         for _ in range(num_gateways):
-            port = held.enter_context(held_port(port))
-            listener = held.enter_context(listening_socket(port))
-            listeners[f"http://{LOOPBACK}:{port}"] = listener.fileno()
+            port = held.enter_context(held_port(port, host=host))
+            listener = held.enter_context(listening_socket(port, host=host))
+            listeners[f"http://{host}:{port}"] = listener.fileno()
             port += 1
         first, *more = listeners
-        yield Addresses(f"http://{LOOPBACK}:{web}", first, tuple(more)), listeners
+        yield Addresses(f"http://{host}:{web}", first, tuple(more)), listeners
 
 
 def _planned(
@@ -185,9 +190,12 @@ def _planned(
     addresses: Addresses,
     listeners: Mapping[str, int],
     environ: Mapping[str, str],
+    listen_host: str,
 ) -> Stack:
     planes = plane_environment(home, urls, addresses, environ=environ)
+    planes |= plane_listening(home, listen_host, environ=environ)
     machines = machine_environment(home, urls, addresses, environ=environ)
+    machines |= machine_listening(listen_host, environ=environ)
     return Stack(home, tree, urls, addresses, planes, machines, listeners)
 
 

@@ -112,7 +112,7 @@ class MachineAdmin(KeptAdmin):
         return quarantine_said(machine)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Forbid adding: `register_machine` makes machines, because it hands out their token."""
+        """Forbid adding: a machine is registered where its token can be handed out."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Machine, form: MachineForm, change: bool) -> None:

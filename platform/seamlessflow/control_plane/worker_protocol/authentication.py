@@ -43,7 +43,7 @@ def machine_authenticate(request: HttpRequest) -> UUID:
     if token is None or token.machine_id is None:
         _remembered.pop(digest, None)
         raise _unauthorized(
-            "this machine token is unknown or revoked; create a new one with `register_machine`"
+            "this machine token is unknown or revoked; create a new one with `seamlessflow machines register`"
         )
     token_touch(token=token)
     if len(_remembered) >= MAX_REMEMBERED:
@@ -66,7 +66,8 @@ def join_authenticate(request: HttpRequest) -> None:
     if not settings.JOIN_TOKEN:
         raise ApplicationError(
             "machines cannot join this installation by themselves; create a machine's token with "
-            "`register_machine`, or set SEAMLESSFLOW_JOIN_TOKEN on the web process",
+            "`seamlessflow machines register`, or set SEAMLESSFLOW_JOIN_TOKEN on the web process (`seamlessflow up "
+            "--listen` does)",
             status=HTTPStatus.FORBIDDEN,
         )
     if not hmac.compare_digest(_bearer(request).encode(), settings.JOIN_TOKEN.encode()):

@@ -1,8 +1,9 @@
 """Who may reach a process: the rule that every plane applies to the address it binds.
 
 Takes a host name or address and the installation's mode; returns None, or one sentence that says why it is refused.
-Invariant: a process of a local installation (plain HTTP, a generated secret) can be reached only from its own machine;
-only production settings, which are checked as a whole at start, open it to others.
+Invariant: a process of a local installation can be reached only from its own machine. Two modes open it to others, and
+demand a strong secret: `private` serves plain HTTP to a network that only trusted machines use; `production` demands
+TLS for browsers, and is checked as a whole at start.
 """
 
 import ipaddress
@@ -19,6 +20,7 @@ SECRET_ACCEPTED = (
 
 class Mode(StrEnum):
     LOCAL = "local"
+    PRIVATE = "private"
     PRODUCTION = "production"
 
 
@@ -37,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 def binding_refusal(host: str, *, mode: Mode) -> str | None:
     """Return why a process of this mode must not listen on `host`; None if it may."""
-    if mode is Mode.PRODUCTION or is_loopback(host):
+    if mode is not Mode.LOCAL or is_loopback(host):
         return None
     return (
         f"--host {host!r} is reachable from other machines; accepted in mode {mode}: 127.0.0.1, ::1, localhost. To "
