@@ -1,8 +1,9 @@
-"""A pipeline waits for a job that succeeds, one that breaks and one that takes too long: by the command
-line, and by the loop of docs/automation.md as it stands."""
+"""A pipeline waits for a job that succeeds, one that breaks, one that takes too long and one that is interrupted:
+by the command line, and by the loop of docs/automation.md as it stands."""
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from seamlessflow.core.lifecycle.jobs import JobState
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess
 from tests.acceptance.steering import command, web_url
 
 GUIDE = Path(__file__).parents[3] / "docs" / "automation.md"
-LOOP = re.compile(r"### A loop that waits\n\n```\n(.*?)```", re.DOTALL)
+LOOP = re.compile(r"### A loop that waits\n\n```sh\n(.*?)```", re.DOTALL)
 NEVER_S = 120  # waiting hangs
 
 
@@ -61,6 +63,27 @@ def test_each_end_of_a_wait_has_its_exit_code_and_the_id_of_the_job(
     assert code == 4
     assert command(platform, "jobs", "cancel", job["id"], "--wait").returncode == 0
     assert waited_by_the_loop(platform, job["id"], tmp_path) == (3, "")
+
+    code, job = interrupted(platform, tmp_path / "good.yaml")
+    assert code == 130
+    assert command(platform, "jobs", "cancel", job["id"]).returncode == 0
+
+
+def interrupted(platform: PlatformProcess, spec: Path) -> tuple[int, dict[str, Any]]:
+    """Press Ctrl-C while a submission waits; return its exit code and the job that it printed."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "seamlessflow.cli", "submit", str(spec), "--wait", "--json"],
+        env=platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as waiting:
+        assert waiting.stderr is not None
+        states = (*map(str, JobState),)
+        assert any(line.startswith(states) for line in waiting.stderr)
+        waiting.send_signal(signal.SIGINT)
+        printed, _ = waiting.communicate(timeout=NEVER_S)
+    return waiting.returncode, json.loads(printed)
 
 
 def waited_by_the_loop(platform: PlatformProcess, job_id: str, folder: Path) -> tuple[int, str]:
