@@ -50,6 +50,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "engine",
         "faults",
         "fleet",
+        "flood",
         "fronts",
         "gateway",
         "gateways",

@@ -18,7 +18,7 @@ from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait
 from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
 from seamlessflow.runtime.logs import log_to_stderr
 
-BACKLOG = 2048
+BACKLOG = 4096
 KEEPALIVE_TIMEOUT_S = 75
 STOP_TIMEOUT_S = 5
 

@@ -31,6 +31,7 @@ from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutc
 from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
+from seamlessflow.data_plane.routes.bounds import PacedRefusals, SessionBounds
 from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH, CountTokensRoute
 from seamlessflow.data_plane.routes.forwarding import Forwarding, Route
 from seamlessflow.data_plane.routes.gemini import (
@@ -53,6 +54,7 @@ from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.routes.placing import Placing
 from seamlessflow.data_plane.routes.planning import TurnPlanner
 from seamlessflow.data_plane.routes.refusals import refuse, wrong_method
+from seamlessflow.data_plane.routes.turn_gate import TurnEntry, TurnGate
 from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.gateways import SESSIONS_OVER
@@ -84,21 +86,21 @@ MakeTurnRoute = Callable[[Dialect[Any]], TurnRoute]
 
 
 def _bare_routes(
-    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry
 ) -> dict[str, Route]:
     """Return the routes below a session's URL, by path."""
     turns = {dialect.path: turn_route(dialect) for dialect in DIALECTS}
-    return {**turns, COUNT_TOKENS_PATH: CountTokensRoute(registry, bodies, planner)}
+    return {**turns, COUNT_TOKENS_PATH: CountTokensRoute(registry, bodies, planner, entry)}
 
 
 def _gemini_routes(
-    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry
 ) -> dict[str, Route]:
     """Return the routes of Google's API, by action."""
     turns = {action: turn_route(dialect) for action, dialect in GEMINI_DIALECTS.items()}
     return {
         **turns,
-        TOKENS: GeminiTokensRoute(registry, bodies, planner),
+        TOKENS: GeminiTokensRoute(registry, bodies, planner, entry),
         MODELS: GeminiModelsRoute(registry),
     }
 
@@ -158,12 +160,14 @@ class Gateway:
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
         planner = TurnPlanner(helpers)
+        entry = TurnEntry(SessionBounds.of(settings), TurnGate(), PacedRefusals(time.monotonic))
 
         def turn_route(dialect: Dialect[Any]) -> TurnRoute:
-            return TurnRoute(dialect, settings, registry, manager, watched, bodies, planner, time.monotonic)
+            clock = time.monotonic
+            return TurnRoute(dialect, settings, registry, manager, watched, bodies, planner, entry, clock)
 
-        self._bare = _bare_routes(turn_route, registry, bodies, planner)
-        self._gemini = _gemini_routes(turn_route, registry, bodies, planner)
+        self._bare = _bare_routes(turn_route, registry, bodies, planner, entry)
+        self._gemini = _gemini_routes(turn_route, registry, bodies, planner, entry)
         self._rest = JsonRoutes(
             settings,
             registry,

@@ -6,22 +6,26 @@ that the episode should end: its session stays open and is graded with what it h
 turn is delivered again whatever the bounds.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from uuid import UUID
 
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 
 RETRY_AFTER_S = 1
+PACE_S = 0.01  # between two refusals of a job
+LONGEST_PACE_S = 10.0
 END_IT = "End the episode; the session is graded with what it has."
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBounds:
-    """Those of the installation; one per process."""
+    """Those of the installation."""
 
     max_answers: int  # of a session at the same time
     max_tokens: int  # sampled in a session
@@ -73,7 +77,7 @@ class SessionBounds:
         return max(1, min(num_tokens, left // num_answers))
 
     def _too_many_at_once(self) -> ApiError:
-        return ApiError(
+        return BoundReached(
             HTTPStatus.TOO_MANY_REQUESTS,
             f"The session already has as many answers under way as this installation allows at the same time "
             f"({self.max_answers}, SEAMLESSFLOW_SESSION_ANSWERS). Send the request again once one has ended.",
@@ -82,5 +86,34 @@ class SessionBounds:
         )
 
 
+class PacedRefusals:
+    """Lets refusals of a job go out one after the other, so that an agent that goes on asking costs little.
+
+    The first of an agent goes at once; the client of a later one waits for it. One per process.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._next_s: dict[UUID, float] = {}
+
+    async def wait(self, job_id: UUID) -> None:
+        now_s = self._clock()
+        self._next_s = {job: next_s for job, next_s in self._next_s.items() if next_s > now_s}
+        goes_s = self._next_s.get(job_id, now_s)
+        if goes_s - now_s > LONGEST_PACE_S:
+            goes_s = now_s + LONGEST_PACE_S
+        else:
+            self._next_s[job_id] = goes_s + PACE_S
+        if goes_s > now_s:
+            await self._sleep(goes_s - now_s)
+
+
+class BoundReached(ApiError):
+    """A session may not have what it asks for."""
+
+
 def _final(message: str, code: str) -> ApiError:
-    return ApiError(HTTPStatus.TOO_MANY_REQUESTS, message, code=code, headers={"x-should-retry": "false"})
+    headers = {"x-should-retry": "false"}
+    return BoundReached(HTTPStatus.TOO_MANY_REQUESTS, message, code=code, headers=headers)

@@ -1,5 +1,6 @@
 """`POST /v1/messages/count_tokens`: how many tokens a conversation would have as a prompt. Nothing is recorded."""
 
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -8,7 +9,9 @@ from seamlessflow.core.protocol.anthropic_messages import TokenCount
 from seamlessflow.data_plane.dialects.messages.request import tokens_request_parse
 from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
 from seamlessflow.data_plane.routes.planning import TurnPlanner
+from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.turns import ignored_header
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
@@ -17,13 +20,17 @@ COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 class CountTokensRoute:
     """One per process."""
 
-    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner) -> None:
+    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry) -> None:
         self._registry = registry
         self._bodies = bodies
         self._planner = planner
+        self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))
+        await self._entry.serve(session, partial(self._answer, session, scope, receive, send))
+
+    async def _answer(self, session: LiveSession, scope: Scope, receive: Receive, send: Send) -> None:
         with self._bodies.hold() as held:
             conversation, ignored = tokens_request_parse(await held.read(scope, receive))
             plan = await self._planner.plan(session, conversation)

@@ -5,6 +5,7 @@ as in the other APIs. Clients append `/v1beta` to the base URL that they are tol
 """
 
 import re
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,6 +19,7 @@ from seamlessflow.data_plane.dialects.gemini.request import gemini_tokens_parse
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
 from seamlessflow.data_plane.routes.planning import TurnPlanner
+from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
@@ -58,11 +60,14 @@ def is_of_gemini(path: str) -> bool:
 class GeminiTokensRoute:
     """`countTokens`: how many tokens a conversation would have as a prompt. Nothing is recorded. One per process."""
 
-    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner) -> None:
-        self._registry, self._bodies, self._planner = registry, bodies, planner
+    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry) -> None:
+        self._registry, self._bodies, self._planner, self._entry = registry, bodies, planner, entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))
+        await self._entry.serve(session, partial(self._answer, session, scope, receive, send))
+
+    async def _answer(self, session: LiveSession, scope: Scope, receive: Receive, send: Send) -> None:
         with self._bodies.hold() as held:
             conversation, _ = gemini_tokens_parse(await held.read(scope, receive))
             plan = await self._planner.plan(session, conversation)

@@ -31,7 +31,6 @@ from seamlessflow.data_plane.dialects.dialect import Dialect, Reply
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.live.progress_feed import Watched
-from seamlessflow.data_plane.routes.bounds import SessionBounds
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     HeldBody,
@@ -45,6 +44,7 @@ from seamlessflow.data_plane.routes.http import (
 )
 from seamlessflow.data_plane.routes.planning import TurnPlanner, completed, heard, turn_budget
 from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
+from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.waiting import (
     EngineRefusals,
     NoEngineYet,
@@ -85,21 +85,25 @@ class TurnRoute:
         watched: Watched,
         bodies: BodyRoom,
         planner: TurnPlanner,
+        entry: TurnEntry,
         clock: Callable[[], float],
     ) -> None:
         self._dialect = dialect
         self._planner = planner
+        self._entry, self._bounds = entry, entry.bounds
         self._settings = settings
         self._bodies = bodies
         self._watched = watched
         self._registry = registry
         self._manager = manager
         self._clock = clock
-        self._bounds = SessionBounds.of(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(credential(scope))
-        with self._bounds.request(session), self._bodies.hold() as held:
+        await self._entry.serve(session, partial(self._hold, session, scope, receive, send))
+
+    async def _hold(self, session: LiveSession, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._bodies.hold() as held:
             await self._take(session, scope, receive, send, held)
 
     async def _take(

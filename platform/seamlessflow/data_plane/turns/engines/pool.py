@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from uuid import UUID
 
+from seamlessflow.core.admission.fair_room import is_full_for
 from seamlessflow.core.placement.engine_choice import COOLDOWN_S, EngineSeen, engine_choose
 from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.placement.shares import fair_shares
@@ -276,11 +277,17 @@ class EnginePool:
     async def _wait(self, request: EngineRequest) -> _Entry:
         if request.job_id in self.jobs_over:
             raise JobOver(f"job {request.job_id} is over")
-        if self._num_held >= self.max_held:
+        job_id = request.job_id
+        if is_full_for(
+            num_of_job=len(self._waiters.get(job_id, ())),
+            num_in_all=self._num_held,
+            num_jobs=len(self._waiters) + (job_id not in self._waiters),
+            limit=self.max_held,
+        ):
             raise TooManyHeld(f"{self._num_held} turns are already waiting for an engine")
         chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(request.order, next(self._numbers), request, chosen)
-        heapq.heappush(self._waiters.setdefault(request.job_id, []), waiter)
+        heapq.heappush(self._waiters.setdefault(job_id, []), waiter)
         self._num_held += 1
         metrics.HELD.inc()
         self.turns.begin(request.job_id)

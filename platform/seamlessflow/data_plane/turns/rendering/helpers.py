@@ -71,7 +71,7 @@ class PromptHelpers:
 
     async def prompt(self, job: Hashable, asked: AskedPrompt) -> Prompt:
         """Make a prompt. Raises TailNotEnough, and ApiError: PromptRefused, and 503 when too many requests wait."""
-        if len(self._line) >= MAX_WAITING:
+        if self._line.is_full(job, MAX_WAITING):
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "Too many requests are waiting for their prompts to be rendered; try again.",

@@ -9,6 +9,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from seamlessflow.core.admission.fair_room import is_full_for
+
 Work = TypeVar("Work")
 SUSPECT_S = 60.0
 
@@ -23,6 +25,14 @@ class WaitingLine(Generic[Work]):
 
     def __len__(self) -> int:
         return self._num_waiting
+
+    def is_full(self, job: Hashable, limit: int) -> bool:
+        """Return whether a job may have no more work waiting."""
+        num_of_job = len(self._waiting.get(job, ()))
+        num_jobs = len(self._waiting) + (job not in self._waiting)
+        return is_full_for(
+            num_of_job=num_of_job, num_in_all=self._num_waiting, num_jobs=num_jobs, limit=limit
+        )
 
     def put(self, job: Hashable, work: Work, *, is_first: bool = False) -> None:
         line = self._waiting.setdefault(job, deque())
