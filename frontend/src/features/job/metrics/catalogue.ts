@@ -27,9 +27,20 @@ interface Recipe {
   title: string;
   note: string;
   lines: readonly (readonly [metric: string, label: string])[];
+  /** The chart is shown only if this metric has points. */
+  needs?: string;
 }
 
 const RECIPES: readonly Recipe[] = [
+  {
+    title: "Length at failure",
+    note: "sampled tokens, beside those of sessions with an outcome",
+    lines: [
+      ["rollout/failed_length_mean", "failed attempts"],
+      ["rollout/length_mean", "with an outcome"],
+    ],
+    needs: "rollout/failed_length_mean",
+  },
   {
     title: "Staleness",
     note: "versions between sampling and training",
@@ -167,7 +178,7 @@ export function evaluationChart(metrics: Metrics, width = 1): ChartData {
 
 /** Curated charts in their order, without those that have no points. */
 export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width = 1): Chart[] {
-  const made = RECIPES.map(({ title, note, lines }) => {
+  const made = recipesOf(metrics).map(({ title, note, lines }) => {
     const known = lines.flatMap(([name, label]) => {
       const points = metrics.get(name);
       return points && points.step.length > 0 ? [{ label, points }] : [];
@@ -183,9 +194,16 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width 
   return charts.filter(({ data }) => data.x.length > 0);
 }
 
+function recipesOf(metrics: Metrics): readonly Recipe[] {
+  return RECIPES.filter(({ needs }) => needs === undefined || (metrics.get(needs)?.step.length ?? 0) > 0);
+}
+
 /** Every metric that no curated chart shows, by name. */
 export function otherCharts(metrics: Metrics, width = 1): Chart[] {
-  const shown = new Set([...SHOWN_ELSEWHERE, ...RECIPES.flatMap(({ lines }) => lines.map(([name]) => name))]);
+  const shown = new Set([
+    ...SHOWN_ELSEWHERE,
+    ...recipesOf(metrics).flatMap(({ lines }) => lines.map(([name]) => name)),
+  ]);
   return [...metrics]
     .filter(([name, points]) => !shown.has(name) && !PASS_AT.test(name) && points.step.length > 0)
     .sort(([a], [b]) => a.localeCompare(b))

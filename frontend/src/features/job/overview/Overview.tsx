@@ -8,6 +8,8 @@ import { Segments } from "../../../ui/fields/Segments";
 import { decimal } from "../../../ui/words/format";
 import { DatasetCard } from "../dataset/Dataset";
 import { hasHeldOutTasks } from "../evaluations/evaluation";
+import { FailuresCard } from "../failures/FailuresCard";
+import { failuresOf } from "../failures/failures";
 import {
   chartsOf,
   evaluationChart,
@@ -44,6 +46,7 @@ export function Overview({ jobId, job, live }: TabProps) {
   const reward = useMemo(() => rewardChart(rewards, wide.metrics, wide.width), [rewards, wide]);
   const loss = useMemo(() => lossChart(wide.metrics, wide.width), [wide]);
   const evaluation = useMemo(() => evaluationChart(metrics, width), [metrics, width]);
+  const failures = useMemo(() => failuresOf(metrics), [metrics]);
   const detail = useJob(jobId).data;
   const isEvaluated = hasHeldOutTasks(detail?.spec);
   const dataset = detail?.dataset ?? null;
@@ -92,6 +95,7 @@ export function Overview({ jobId, job, live }: TabProps) {
         {dataset ? <DatasetCard dataset={dataset} /> : null}
         {stages.length > 0 ? <StagesCard job={job} stages={stages} /> : null}
         <JobMachines job={job} live={live} />
+        {failures ? <FailuresCard failures={failures} live={live} /> : null}
         {isEvaluated ? (
           <ChartCard
             title="Held-out tasks"
