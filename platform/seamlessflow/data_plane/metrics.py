@@ -22,7 +22,9 @@ EVALUATION_TOKENS = _counter(
 WASTED_TOKENS = _counter("wasted_tokens", "Tokens sampled and discarded.")
 HANDOVERS = _counter("handovers", "Times a request moved to another engine.")
 CONTINUATIONS = _counter("continuations", "Hand-overs that continued from tokens already sampled.")
-RETRIES = _counter("retries", "Retries: answered from the store or continued.", ("how",))
+RETRIES = _counter(
+    "retries", "Retries: answered from the store, continued, or of an earlier attempt.", ("how",)
+)
 DRIFTS = _counter("drifts", "How requests joined their trees.", ("drift",))
 PROMPTS_REUSED = _counter("prompts_reused", "Prompts that an equal request of the same job had made.")
 TAILS_SENT = _counter("tails_sent", "Turns of which a helper got only the last messages.")

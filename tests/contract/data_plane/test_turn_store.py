@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from psycopg import AsyncConnection
 
+from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.core.guidance.masks import GuidedBy
 from seamlessflow.core.guidance.record import guide_record
@@ -21,6 +22,8 @@ from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection, pool_make
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
+    OpenGroup,
+    Slot,
     group_insert,
     key_digest,
     sessions_insert,
@@ -30,7 +33,12 @@ from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.memory.turns import MemoryTurns
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
-from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, SessionRow, sessions_end
+from seamlessflow.data_plane.store.turns.sessions import (
+    EarlierAttempt,
+    SessionOutcome,
+    SessionRow,
+    sessions_end,
+)
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnRefused, TurnWriter
 from tests.fixtures.gateway_world import GatewayWorld
 
@@ -55,6 +63,10 @@ class Around(Protocol):
     async def move(self, key: SessionKey, epoch: int) -> None: ...
 
     async def end(self, key: SessionKey) -> None: ...
+
+    async def failed(self, key: SessionKey, failure: FailureKind, num_turns: int) -> SessionKey:
+        """Let a session fail after so many turns, and open the next attempt of its slot."""
+        ...
 
 
 class AroundMemory:
@@ -88,12 +100,21 @@ class AroundMemory:
         row = self.store.sessions[key.session_id]
         self.store.sessions[key.session_id] = replace(row, state=SessionState.CLOSED)
 
+    async def failed(self, key: SessionKey, failure: FailureKind, num_turns: int) -> SessionKey:
+        row = self.store.sessions[key.session_id]
+        self.store.sessions[key.session_id] = replace(row, state=SessionState.FAILED)
+        new = await self.open_session()
+        earlier = EarlierAttempt(key.session_id, MONTH, failure, num_turns)
+        self.store.attempts[new.session_id] = [*self.store.attempts.get(key.session_id, []), earlier]
+        return new
+
 
 class AroundPostgres:
     def __init__(self, connection: Connection, world: GatewayWorld, store: PostgresTurns) -> None:
         self.job_id, self.store = world.job_id, store
         self._connection, self._world = connection, world
         self._num_groups = 0
+        self._opened: dict[UUID, tuple[OpenGroup, int]] = {}  # each session's group and attempt
 
     async def open_session(self) -> SessionKey:
         project_id, job_id = self._world.project_id, self._world.job_id
@@ -101,16 +122,29 @@ class AroundPostgres:
             self._connection, NewGroup(project_id, job_id, self._num_groups, None, {}, 1)
         )
         self._num_groups += 1
+        return await self._open(group, slots_new(group)[0])
+
+    async def _open(self, group: OpenGroup, slot: Slot) -> SessionKey:
+        project_id, job_id = self._world.project_id, self._world.job_id
         (leased,) = await sessions_insert(
             self._connection,
             group,
-            slots_new(group),
+            [slot],
             project_id=project_id,
             job_id=job_id,
             now=OPENED_AT,
             epoch=EPOCH,
         )
+        self._opened[leased.session_id] = group, leased.attempt
         return SessionKey(leased.session_id, MONTH, project_id, job_id, EPOCH)
+
+    async def failed(self, key: SessionKey, failure: FailureKind, num_turns: int) -> SessionKey:
+        await self._connection.execute(
+            "UPDATE trajectory_session SET num_turns = %s WHERE id = %s", [num_turns, key.session_id]
+        )
+        await sessions_end(self._connection, {key.session_id: SessionOutcome(None, failure=failure)})
+        group, attempt = self._opened[key.session_id]
+        return await self._open(group, Slot(0, attempt, SessionState.FAILED))
 
     async def move(self, key: SessionKey, epoch: int) -> None:
         await self._connection.execute(
@@ -192,6 +226,22 @@ async def test_a_session_without_turns_has_no_nodes(around: Around) -> None:
 
     assert stored is not None
     assert list(stored.nodes) == await around.store.nodes(key) == []
+
+
+async def test_a_session_finds_the_attempt_before_it_that_got_farthest(around: Around) -> None:
+    first = await around.open_session()
+    await around.store.commit(turn(first))
+    second = await around.failed(first, FailureKind.MACHINE, 3)
+    third = await around.failed(second, FailureKind.SETUP, 0)
+
+    earlier = await around.store.earlier(third)
+
+    assert await around.store.earlier(first) is None
+    assert earlier is not None
+    assert earlier.session_id == first.session_id
+    assert list(earlier.nodes) == await around.store.nodes(first)
+    fourth = await around.failed(third, FailureKind.AGENT, 1)
+    assert await around.store.earlier(fourth) is None
 
 
 async def test_a_turn_that_contradicts_what_is_stored_is_refused_whole(around: Around) -> None:

@@ -12,11 +12,12 @@ def lengths(num: int, median: float) -> list[int]:
 
 
 def test_failures_are_counted_by_kind_with_their_length() -> None:
-    failed = [FailedSession("grading", 10), FailedSession("grading", 20), FailedSession("", 60)]
+    failed = [FailedSession("grading", 10), FailedSession("grading", 20), FailedSession("", 60, True)]
     assert failure_metrics(failed) == {
         "rollout/num_failed": 3.0,
         "rollout/num_failed/grading": 2.0,
         "rollout/num_failed/other": 1.0,
+        "rollout/num_failed_resumed": 1.0,
         "rollout/failed_length_mean": 30.0,
     }
     assert failure_metrics([]) == {"rollout/num_failed": 0.0}
@@ -27,6 +28,11 @@ def test_failures_at_greater_lengths_are_a_stated_bias() -> None:
     warning = length_bias(failed, lengths(500, 100.0))
     assert warning is not None
     assert "failures depend on the length" in warning
+
+
+def test_attempts_that_were_resumed_bias_nothing() -> None:
+    failed = [FailedSession("machine", length, is_resumed=True) for length in lengths(100, 400.0)]
+    assert length_bias(failed, lengths(500, 100.0)) is None
 
 
 def test_chance_is_no_bias() -> None:

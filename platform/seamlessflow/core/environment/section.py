@@ -13,6 +13,7 @@ OWN_LOOPS = ("command", "external")  # their agents are programs that the platfo
 OWN_LOOP_TURNS = 1000
 MAX_SESSION_LOG_BYTES = 1 << 20
 UNMANAGED = ("external", "none")  # the platform runs no agents for these
+REPEATABLE = ("calculator", "arithmetic")  # what these ask depends only on the task and on earlier answers
 
 
 class RewardBy(StrEnum):
@@ -30,6 +31,14 @@ class OnTimeout(StrEnum):
     ZERO = "zero"
     MASK = "mask"
     DROP = "drop"
+
+
+class OnFailure(StrEnum):
+    """resume: the next attempt of a failed session gets the answers that were recorded, and samples what follows them.
+    sample: it begins anew."""
+
+    RESUME = "resume"
+    SAMPLE = "sample"
 
 
 class AgentMachines(SpecSection):
@@ -81,6 +90,12 @@ class EnvironmentSection(SpecSection):
     """What it means that a task's own time is up. `zero`: the session ends with the reward 0, which is trained. `mask`:
     the session ends, counts in no figure, and none of its tokens is trained. `drop`: the session failed, and its slot
     runs again, at most three times."""
+    on_failure: OnFailure | None = None
+    """What runs after a session failed for a reason that is not its agent's: a judge, a machine, an engine, a service.
+    `resume`: the next attempt gets the recorded answers as long as it asks the same, and samples what follows; so
+    failures that grow with the length do not change what is trained. It is for agents whose requests depend only on the
+    task and on earlier answers. `sample`: the next attempt begins anew. Default: `resume` for `calculator` and
+    `arithmetic`, `sample` for all others."""
     setup_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
     """How many seconds the set-up of a session may take: a user for it, the start of its program, its sandbox. Then the
     session has failed and runs again; the task's clock has not begun."""
@@ -106,6 +121,12 @@ class EnvironmentSection(SpecSection):
     pause_after_dropped_groups: Annotated[int, Field(ge=1, le=10_000)] = 8
     """The job pauses itself when this many groups in a row were dropped because too few of their sessions got a reward,
     as its agents keep failing. A resumed job counts from zero."""
+
+    @property
+    def resumes_failed(self) -> bool:
+        if self.on_failure is None:
+            return self.name in REPEATABLE
+        return self.on_failure is OnFailure.RESUME
 
     @model_validator(mode="before")
     @classmethod
@@ -134,6 +155,7 @@ class EnvironmentSection(SpecSection):
             "options": self.options,
             "reward": self.reward,
             "num_machines": self.num_machines != AgentMachines(),
+            "on_failure": self.on_failure,
         }
         option = next((name for name, value in unused.items() if value), None)
         if self.name in UNMANAGED and option is not None:

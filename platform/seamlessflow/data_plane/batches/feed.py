@@ -139,7 +139,11 @@ class BatchFeed:
             finished = await finished_sessions(connection, [group.group_id for group in groups])
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
             costs = await rollout_costs(connection, [group.group_id for group in groups])
-            failed = await failed_sessions(connection, [group.group_id for group in groups])
+            failed = await failed_sessions(
+                connection,
+                [group.group_id for group in groups],
+                are_resumed=job.spec.environment.resumes_failed,
+            )
             lengths = [session.num_sampled_tokens for sessions in finished for session in sessions]
             if warning := length_bias(failed, lengths):
                 await length_bias_event(

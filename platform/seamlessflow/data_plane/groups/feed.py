@@ -202,6 +202,7 @@ class GroupFeed:
                 group_id=group.group_id,
                 api_key=session.api_key,
                 evaluation_version=group.evaluation_version,
+                attempt=session.attempt,
             )
 
 

@@ -24,7 +24,6 @@ import psycopg
 
 from seamlessflow.core.guidance.guide import Guide
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
-from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.dialects.dialect import Dialect, Reply
@@ -53,9 +52,11 @@ from seamlessflow.data_plane.routes.waiting import (
     waiting_comment,
 )
 from seamlessflow.data_plane.store.connection import new_id
+from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager, is_asked_whole
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import Wanted
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan
@@ -200,11 +201,12 @@ class TurnRoute:
         self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
     ) -> Turn:
         """Return the turn that the request begins, or the earlier one that it asks for again."""
+        earlier = await self._registry.earlier(session)
         plan = await self._planner.plan(session, request.conversation, request.demand, request.stop)
-        asked = _asked(session, request, plan)
         budget = self._bounds.budget(
             session, request.num_choices, turn_budget(session, plan, request.max_tokens)
         )
+        wanted = _wanted(session, request, plan, budget)
         recorded_id = session.undelivered.pop(digest, None)
         if recorded_id is None and is_retry and digest not in session.partials:
             recorded_id = session.turns.get(digest)
@@ -215,14 +217,13 @@ class TurnRoute:
         if kept is not None:
             metrics.RETRIES.labels("continued").inc()
         turn_id: UUID = recorded_id or (kept.turn.turn_id if kept else new_id())
-        progresses = (
-            [choice.progress for choice in kept.turn.choices]
-            if kept
-            else [
-                AnswerProgress(prompt_ids=plan.prompt_ids, max_tokens=budget, asked=asked)
-                for _ in range(request.num_choices)
-            ]
-        )
+        flags = kept.turn.flags if kept else request.flags
+        progresses = [choice.progress for choice in kept.turn.choices] if kept else None
+        if progresses is None and recorded_id is None and earlier is not None:
+            progresses = earlier.take(wanted)
+            is_whole = progresses and not any(progress.is_unfinished() for progress in progresses)
+            flags = flags | {RESUMED_FLAG: True} if is_whole else flags
+        progresses = progresses or wanted.begun()
         call_seed = session.call_seed(plan)
         choices = [
             Choice(index, progress, _answer_text(session, request, plan), call_seed)
@@ -231,7 +232,7 @@ class TurnRoute:
         is_recorded = recorded_id is not None
         if not is_recorded:
             session.use.begin(request.num_choices)
-        return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock(), is_recorded)
+        return Turn(session, plan, choices, turn_id, digest, flags, self._clock(), is_recorded)
 
     async def _read_back(self, turn: Turn) -> None:
         recorded = await recorded_choices(self._registry.store, turn.session, turn.turn_id)
@@ -315,7 +316,7 @@ class TurnRoute:
     def _abandon(self, turn: Turn) -> None:
         """Keep the sampled tokens for a retry; a recorded turn only needs to be delivered again."""
         session = turn.session
-        if not session.is_open:
+        if not (session.is_open or session.job.spec.environment.resumes_failed):
             return
         if turn.is_recorded:
             session.undelivered[turn.request_digest] = turn.turn_id
@@ -327,6 +328,17 @@ class TurnRoute:
 def _asked(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AskedSampling:
     guide = None if plan.guide is None else Guide(*plan.guide, session.job.text.end_ids)
     return AskedSampling(guide, request.num_top, request.reshaping)
+
+
+def _wanted(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan, max_tokens: int) -> Wanted:
+    return Wanted(
+        prompt_ids=plan.prompt_ids,
+        asked=_asked(session, request, plan),
+        max_tokens=max_tokens,
+        num_choices=request.num_choices,
+        end_ids=session.job.text.end_ids,
+        may_be_cut=bool(request.stop) or request.has_one_call or plan.has_one_call,
+    )
 
 
 def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AnswerText:

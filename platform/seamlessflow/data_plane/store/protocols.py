@@ -15,7 +15,7 @@ from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange, Stag
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.node_texts import NodeText
-from seamlessflow.data_plane.store.turns.sessions import StoredSession
+from seamlessflow.data_plane.store.turns.sessions import StoredAttempt, StoredSession
 
 
 class TurnStore(Protocol):
@@ -31,6 +31,10 @@ class TurnStore(Protocol):
 
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         """Return all nodes of a session, in order of their index."""
+        ...
+
+    async def earlier(self, key: SessionKey) -> StoredAttempt | None:
+        """Return the failed attempt of its slot that a session resumes; None if there is none."""
         ...
 
     async def texts(self, key: SessionKey) -> list[NodeText]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from seamlessflow.core.batching.failed_lengths import FailedSession
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG
 from seamlessflow.data_plane.store.values import sql_literal
 
 _GROUP_DROPPED = sql_literal(GroupState.DROPPED)
@@ -68,12 +69,20 @@ async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> di
     return {name: value for name, value in zip(names, row, strict=True) if value is not None}
 
 
-async def failed_sessions(connection: Connection, group_ids: Sequence[UUID]) -> list[FailedSession]:
-    """Read the failed attempts of these groups."""
+async def failed_sessions(
+    connection: Connection, group_ids: Sequence[UUID], *, are_resumed: bool
+) -> list[FailedSession]:
+    """Read the failed attempts of these groups. `are_resumed`: the job resumes them as far as its agents ask the same.
+
+    An attempt counts as resumed if the session with the slot's outcome has got at least as many answers as it had.
+    """
     cursor = await connection.execute(
-        f"""SELECT failure, num_sampled_tokens FROM trajectory_session
-           WHERE group_id = ANY(%s) AND state = {_SESSION_FAILED}""",
-        [list(group_ids)],
+        f"""SELECT f.failure, f.num_sampled_tokens, %s AND f.num_turns <= (
+               SELECT count(DISTINCT n.turn_id) FROM trajectory_session c
+               JOIN trajectory_node n ON n.month = c.month AND n.session_id = c.id AND n.flags ? %s
+               WHERE c.group_id = f.group_id AND c.slot = f.slot AND c.state = {_SESSION_CLOSED})
+           FROM trajectory_session f WHERE f.group_id = ANY(%s) AND f.state = {_SESSION_FAILED}""",
+        [are_resumed, RESUMED_FLAG, list(group_ids)],
     )
     return [FailedSession(*row) for row in await cursor.fetchall()]
 

@@ -4,20 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.environment.resuming import attempt_to_resume
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, node_flags
 from seamlessflow.data_plane.store.turns.node_texts import NodeText
-from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
+from seamlessflow.data_plane.store.turns.sessions import (
+    EarlierAttempt,
+    SessionRow,
+    StoredAttempt,
+    StoredSession,
+)
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
 
 @dataclass(slots=True)
 class MemoryTurns:
-    """A `TurnStore`. Tests put jobs and sessions into `jobs` and `sessions`."""
+    """A `TurnStore`. Tests put jobs and sessions into `jobs` and `sessions`, and into `attempts` those before one."""
 
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
     sessions: dict[UUID, SessionRow] = field(default_factory=dict)
+    attempts: dict[UUID, list[EarlierAttempt]] = field(default_factory=dict)
     rows: dict[UUID, dict[int, NodeRow]] = field(default_factory=dict)
 
     async def job(self, job_id: UUID) -> JobRow | None:
@@ -29,6 +36,10 @@ class MemoryTurns:
 
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         return self._nodes(key.session_id)
+
+    async def earlier(self, key: SessionKey) -> StoredAttempt | None:
+        found = attempt_to_resume(self.attempts.get(key.session_id, []))
+        return None if found is None else StoredAttempt(found.session_id, self._nodes(found.session_id))
 
     async def texts(self, key: SessionKey) -> list[NodeText]:
         return [_text(row) for row in self._nodes(key.session_id)]

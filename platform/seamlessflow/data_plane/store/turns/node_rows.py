@@ -24,6 +24,7 @@ from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.values import packed, unpacked
 
 CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template arguments, hex
+RESUMED_FLAG = "resumed"  # in an answer's flags: an earlier attempt of the slot sampled it
 GUIDE_FLAG = "guide"  # in an answer's flags: the guide that it was sampled under
 _PROMPT_COLUMNS = "id, project_id, job_id, digest, num_tokens, token_ids"
 set_json_dumps(msgspec.json.encode)

@@ -5,6 +5,7 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -15,6 +16,7 @@ from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
 from seamlessflow.data_plane.store.values import sql_literal
 
+_SESSION_FAILED = sql_literal(SessionState.FAILED)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
@@ -31,6 +33,7 @@ class SessionRow:
     reason: str = ""
     evaluation_version: int | None = None  # of its group
     gateway_epoch: int | None = None  # the only one that may write its turns
+    attempt: int = 1  # of its slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,24 @@ class SessionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierAttempt:
+    """A failed attempt of a slot."""
+
+    session_id: UUID
+    month: datetime.date
+    failure: str
+    num_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttempt:
+    """An earlier attempt of a session's slot, and its recorded nodes, in order of their index."""
+
+    session_id: UUID
+    nodes: Sequence[NodeRow]
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """The request that opened an external session. `digest` is that of the request's body."""
 
@@ -77,30 +98,31 @@ async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> 
     """Read the sessions, leaving out those that do not exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
-                  g.evaluation_version, s.gateway_epoch
+                  g.evaluation_version, s.gateway_epoch, s.attempt
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = ANY(%s)""",
         [list(session_ids)],
     )
-    return {
-        session: SessionRow(
-            session,
-            project,
-            job,
-            group,
-            month,
-            SessionState(state),
-            bytes(digest),
-            reward,
-            reason,
-            evaluation,
-            epoch,
-        )
-        async for session, project, job, group, month, state, digest, reward, reason, evaluation, epoch in cursor
-    }
+    return {row[0]: _session_row(*row) async for row in cursor}
+
+
+def _session_row(*values: Any) -> SessionRow:
+    session, project, job, group, month, state, digest, *others = values
+    return SessionRow(session, project, job, group, month, SessionState(state), bytes(digest), *others)
 
 
 async def session_read(connection: Connection, session_id: UUID) -> SessionRow | None:
     return (await sessions_read(connection, [session_id])).get(session_id)
+
+
+async def earlier_attempts(connection: Connection, session_id: UUID) -> list[EarlierAttempt]:
+    """Read the failed attempts of a session's slot before it, oldest first."""
+    cursor = await connection.execute(
+        f"""SELECT e.id, e.month, e.failure, e.num_turns FROM trajectory_session s
+           JOIN trajectory_session e ON e.group_id = s.group_id AND e.slot = s.slot AND e.attempt < s.attempt
+           WHERE s.id = %s AND e.state = {_SESSION_FAILED} ORDER BY e.attempt""",
+        [session_id],
+    )
+    return [EarlierAttempt(*row) for row in await cursor.fetchall()]
 
 
 async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:

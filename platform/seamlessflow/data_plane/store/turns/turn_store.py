@@ -21,6 +21,7 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection
 
+from seamlessflow.core.environment.resuming import attempt_to_resume
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
@@ -36,7 +37,12 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     prompt_id,
 )
 from seamlessflow.data_plane.store.turns.node_texts import NodeText, node_texts_read
-from seamlessflow.data_plane.store.turns.sessions import StoredSession, session_read
+from seamlessflow.data_plane.store.turns.sessions import (
+    StoredAttempt,
+    StoredSession,
+    earlier_attempts,
+    session_read,
+)
 from seamlessflow.data_plane.store.values import sql_literal
 from seamlessflow.runtime.connections import KEEPALIVES
 
@@ -224,6 +230,14 @@ class PostgresTurns:
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
         async with self.pool.connection() as connection:
             return (await nodes_read(connection, [(key.month, key.session_id)]))[key.session_id]
+
+    async def earlier(self, key: SessionKey) -> StoredAttempt | None:
+        async with self.pool.connection() as connection:
+            found = attempt_to_resume(await earlier_attempts(connection, key.session_id))
+            if found is None:
+                return None
+            nodes = await nodes_read(connection, [(found.month, found.session_id)])
+        return StoredAttempt(found.session_id, nodes[found.session_id])
 
     async def texts(self, key: SessionKey) -> list[NodeText]:
         async with self.pool.connection() as connection:

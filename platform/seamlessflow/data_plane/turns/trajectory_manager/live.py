@@ -24,6 +24,7 @@ from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import EarlierAnswers
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.session_use import SessionUse
@@ -176,6 +177,8 @@ class LiveSession:
     key_digest: bytes
     is_open: bool
     evaluation_version: int | None = None  # set for a held-out session: measured, never trained
+    attempt: int = 1  # of its slot
+    earlier: EarlierAnswers | None = None  # those of the attempt that it resumes, once they were read
     tree: PrefixTree = field(default_factory=PrefixTree)
     affinity: Affinity = field(init=False)
     use: SessionUse = field(default_factory=SessionUse)
@@ -199,7 +202,13 @@ class LiveSession:
     @property
     def num_bytes(self) -> int:
         """Return about how much memory it takes while none of its turns is in flight."""
-        return SESSION_BYTES + self.tree.num_bytes + TURN_BYTES * len(self.turns)
+        num_earlier = self.earlier.num_bytes if self.earlier else 0
+        return SESSION_BYTES + self.tree.num_bytes + TURN_BYTES * len(self.turns) + num_earlier
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether its first answers may be those of an earlier attempt."""
+        return self.attempt > 1 and self.job.spec.environment.resumes_failed
 
     def restore(self, rows: Sequence[NodeRow]) -> None:
         """Rebuild the tree from its rows, after a restart or an eviction."""

@@ -20,14 +20,18 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.groups.group_rows import key_digest, key_session
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.sessions import StoredAttempt
 from seamlessflow.data_plane.turns.held_time import SessionClocks
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import EarlierAnswers
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
+from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_partial_rows
 from seamlessflow.runtime.artifacts.opening import InvalidRoot
 from seamlessflow.runtime.artifacts.store import ArtifactMissing, StoreError
 
 MAX_JOBS = 256
+MAX_LEFT = 512  # closed sessions whose unfinished turns the next attempts of their slots may continue
 
 
 def job_not_found(job_id: UUID) -> ApiError:
@@ -72,6 +76,7 @@ class Registry:
         self._sizes: dict[UUID, int] = {}
         self._num_bytes = 0
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
+        self._left: OrderedDict[UUID, LiveSession] = OrderedDict()
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
         self._loading: dict[UUID, asyncio.Future[None]] = {}
         self._spoken_groups: set[UUID] = set()
@@ -145,6 +150,15 @@ class Registry:
             self._sessions.move_to_end(session_id)
         return session
 
+    async def earlier(self, session: LiveSession) -> EarlierAnswers | None:
+        """Return what the session gets of an earlier attempt of its slot, with what was left unfinished here."""
+        if session.may_resume and session.earlier is None:
+            stored = await self.store.earlier(session.key)
+            left = None if stored is None else self._left.get(stored.session_id)
+            if session.earlier is None:  # another request may have read them meanwhile
+                session.earlier = _earlier_answers(session, stored, left)
+        return session.earlier
+
     def live(self, session_id: UUID) -> LiveSession | None:
         """Return a session if it is in memory."""
         return self._sessions.get(session_id)
@@ -157,10 +171,17 @@ class Registry:
         return session.affinity.hold.doubted_s(now_s)
 
     def begin(
-        self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
+        self,
+        key: SessionKey,
+        *,
+        job: LiveJob,
+        group_id: UUID,
+        api_key: str,
+        evaluation_version: int | None,
+        attempt: int,
     ) -> None:
         """Add a session that this gateway has just opened; it has no turns to read back."""
-        session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
+        session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version, attempt)
         session.affinity.hold = self._held.clock_new(key)
         self._add(session)
 
@@ -180,10 +201,19 @@ class Registry:
         if session is None:
             return False
         session.is_open = False
+        if session.job.spec.environment.resumes_failed:
+            self._leave(session)
         for flight in session.in_flight.values():
             flight.cancel()
         self.forget(session_id)
         return True
+
+    def _leave(self, session: LiveSession) -> None:
+        """Keep a closed session with unfinished turns or untaken answers for the next attempt of its slot."""
+        if session.in_flight or session.partials or (session.earlier and session.earlier.num_bytes):
+            self._left[session.key.session_id] = session
+        while len(self._left) > MAX_LEFT:
+            self._left.popitem(last=False)
 
     async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
         """Load a job or session once for all concurrent requests for it."""
@@ -229,6 +259,7 @@ class Registry:
             key_digest=row.key_digest,
             is_open=row.state is SessionState.OPEN,
             evaluation_version=row.evaluation_version,
+            attempt=row.attempt,
         )
         session.affinity.hold = hold
         session.restore(stored.nodes)
@@ -260,3 +291,20 @@ class Registry:
     def _drop(self, session_id: UUID) -> None:
         self._sessions.pop(session_id, None)
         self._num_bytes -= self._sizes.pop(session_id, 0)
+
+
+def _earlier_answers(
+    session: LiveSession, stored: StoredAttempt | None, left: LiveSession | None
+) -> EarlierAnswers:
+    if stored is None:
+        return EarlierAnswers()
+    rows = list(stored.nodes)
+    if left is not None and len(left.tree.nodes) == len(rows):  # no turn of it was refused
+        for partial in [partial for kept in left.partials.values() for partial in kept]:
+            rows += turn_partial_rows(partial.turn, duration_s=0.0)
+        left.partials.clear()
+    answers = EarlierAnswers.of(rows)
+    if left is not None and left.earlier is not None:
+        answers.keep_all(left.earlier)
+    answers.leave_out(session.tree)
+    return answers

@@ -15,12 +15,12 @@ from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.protocols import TurnStore
-from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow
+from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import UNTRAINED_FLAG
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 
-UNTRAINED_FLAG = "untrained"  # in an answer's flags: why none of its tokens is trained
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
 
 
@@ -158,6 +158,9 @@ def _answer_flags(progress: AnswerProgress) -> dict[str, Any]:
 def _count(turn: Turn) -> None:
     metrics.TURNS.inc()
     metrics.DRIFTS.labels(turn.plan.drift.value).inc()
+    if RESUMED_FLAG in turn.flags:
+        metrics.RETRIES.labels("resumed").inc()
+        return  # its tokens were counted when they were sampled
     for choice in turn.choices:
         metrics.SAMPLED_TOKENS.inc(choice.progress.num_tokens)
         if turn.session.evaluation_version is not None:
