@@ -1,31 +1,34 @@
-"""The poison benchmark's own arithmetic: its sessions repeat, long ones fail more often, and its test sees a shift."""
+"""The poison benchmark's own arithmetic: failures are as frequent as asked, and its test of lengths sees a shift."""
 
 import random
 
-from tests.benchmarks.poison import Faults, Script, ks_p
+import pytest
+
+from tests.benchmarks.poison import ks_p
+from tests.benchmarks.poison_agents import MAX_TURNS, MEAN_TURNS, MEDIAN_TURNS, Faults, stops_after
 
 
-def script_of(faults: Faults, *, attempt: int = 1) -> Script:
-    return Script(faults, {f"{slot}": (slot // 8, slot % 8, attempt) for slot in range(2000)})
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+def test_the_share_of_failed_attempts_is_as_asked_with_the_four_kinds_in_equal_parts(share: float) -> None:
+    faults = Faults(share)
+    of_grading = faults.of_grading / (1 - faults.of_grading)
+    of_turns = faults.of_turn * MEAN_TURNS  # a turn that was sampled is not sampled again
+    begun = 1 + of_grading + of_turns
+    of_setup = begun * faults.of_setup / (1 - faults.of_setup)
+    failed = of_grading + of_turns + of_setup
+    assert failed / (1 + failed) == pytest.approx(share)
+    assert of_grading == pytest.approx(of_turns / 2) == pytest.approx(of_setup)
 
 
-def test_the_next_attempt_of_a_slot_is_the_same_session_unless_it_is_drawn_anew() -> None:
-    for faults, is_same in ((Faults(0.3), True), (Faults(0.3, are_drawn_anew=True), False)):
-        first, second = script_of(faults), script_of(faults, attempt=2)
-        sessions = [(first.session(key), second.session(key)) for key in first.attempts]
-        assert all(one == two for one, two in sessions) is is_same
-
-
-def test_the_share_of_failures_is_as_asked_and_grows_with_the_length() -> None:
-    script = script_of(Faults(0.3))
-    failures = {key: script.failure(key, script.session(key)[0]) for key in script.attempts}
-    assert 0.25 < sum(kind is not None for kind in failures.values()) / len(failures) < 0.35
-    assert len({kind for kind in failures.values() if kind}) == 4
-    turns = {key: script.session(key)[0] for key in script.attempts}
-    long, short = ([key for key in turns if (turns[key] > 10) is is_long] for is_long in (True, False))
-    assert sum(failures[key] is not None for key in long) / len(long) > 1.3 * sum(
-        failures[key] is not None for key in short
-    ) / len(short)
+def test_sessions_have_a_long_tail_and_end() -> None:
+    left, lengths = 1.0, []
+    for turn in range(1, MAX_TURNS + 1):
+        lengths.append(left * stops_after(turn))
+        left -= lengths[-1]
+    assert left == pytest.approx(0.0)
+    assert sum(lengths[: int(MEDIAN_TURNS)]) == pytest.approx(0.5, abs=0.1)
+    mean = sum(turn * chance for turn, chance in enumerate(lengths, start=1))
+    assert mean == pytest.approx(MEAN_TURNS, rel=0.03)
 
 
 def test_the_comparison_of_lengths_sees_a_shift_and_only_that() -> None:
