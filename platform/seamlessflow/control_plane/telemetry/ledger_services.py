@@ -20,6 +20,8 @@ from seamlessflow.core.types.ledger import LedgerState
 
 # A restart takes less time; a longer silence means that the machine was down.
 SHORT_GAP = timedelta(seconds=3)
+# A machine's clock may run ahead of the server's by as much; later time is not over yet, whatever the machine says.
+MAX_AHEAD = timedelta(seconds=10)
 MAX_ENGINES = 1024  # of one machine; a machine that reports more is not believed
 
 
@@ -63,11 +65,13 @@ class Boot:
 
 
 def ledger_extend(
-    *, boot: Boot, intervals: Sequence[Interval], num_stored: int, end_at: datetime | None
+    *, boot: Boot, intervals: Sequence[Interval], num_stored: int, end_at: datetime | None, now: datetime
 ) -> None:
     """Store the intervals that follow the first `num_stored` of this boot. `end_at`: what `ledger_end` returns."""
-    fresh = sorted((item for item in intervals if item.seq >= num_stored), key=lambda item: item.seq)
-    rows = list(_touching([_row(boot, item) for item in fresh], end_at=end_at))
+    fresh = {item.seq: item for item in reversed(intervals) if item.seq >= num_stored}
+    rows = list(
+        _touching((_row(boot, fresh[seq]) for seq in sorted(fresh)), end_at=end_at, until=now + MAX_AHEAD)
+    )
     if not rows:
         return
     with connection.cursor() as cursor:
@@ -97,9 +101,12 @@ def ledger_close(*, machine_id: UUID, boot_id: UUID, state: str, cause: str, unt
     )
 
 
-def _touching(rows: Iterable[_Row], *, end_at: datetime | None) -> Iterator[_Row]:
-    """Clip intervals that overlap, and fill gaps."""
+def _touching(rows: Iterable[_Row], *, end_at: datetime | None, until: datetime) -> Iterator[_Row]:
+    """Clip intervals that overlap or are not over yet, and fill gaps."""
     for row in rows:
+        row.ended_at = min(row.ended_at, until)
+        if row.started_at >= row.ended_at:
+            continue
         if end_at is not None:
             if row.started_at > end_at:
                 yield _filler(end_at, row.started_at)

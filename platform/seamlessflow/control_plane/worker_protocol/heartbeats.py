@@ -117,6 +117,7 @@ def _news_store(machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: 
         intervals=heartbeat.intervals,
         num_stored=machine.num_intervals,
         end_at=machine.ledger_end_at,
+        now=now,
     )
     if is_new_boot:
         _orphans_fail(machine, heartbeat.boot_id)

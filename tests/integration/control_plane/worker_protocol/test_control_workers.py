@@ -308,6 +308,31 @@ def test_intervals_are_stored_once_and_are_adjacent(cast: Cast) -> None:
     assert (rows[-1].ended_at - rows[0].started_at).total_seconds() == pytest.approx(13.0)
 
 
+def test_a_forged_heartbeat_books_neither_the_future_nor_time_twice(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    beta.heartbeat(intervals=[idle(0, 90.0, 99.0)])
+
+    def forged(seq: int, start_s: float, end_s: float) -> Interval:
+        return Interval(seq=seq, state=LedgerState.SERVING, job_id=job.id, start_s=start_s, end_s=end_s)
+
+    beta.heartbeat(
+        intervals=[
+            forged(1, 0.0, 99.5),
+            forged(1, 99.5, 99.8),
+            forged(2, 99.9, 1000.0),
+            forged(3, 1000.0, 1900.0),
+        ]
+    )
+    beta.heartbeat(intervals=[forged(4, 50.0, 99.9)])
+    beta.reboot()
+    beta.heartbeat(intervals=[forged(0, 0.0, 4.0)])
+
+    rows = list(LedgerInterval.objects.filter(machine=beta.machine).order_by("started_at"))
+    assert [row.ended_at for row in rows[:-1]] == [row.started_at for row in rows[1:]], "they touch"
+    assert sum((row.ended_at - row.started_at).total_seconds() for row in rows) < 40.0, "the wall time since"
+    assert rows[-1].ended_at < timezone.now() + timedelta(seconds=20)
+
+
 def test_the_ledger_of_a_restarted_machine_adds_up_to_wall_time(cast: Cast) -> None:
     beta = worker_make("beta", "rollout")
     beta.heartbeat(
