@@ -13,7 +13,6 @@ django.setup(set_prefix=False)
 # Models may be imported only now that Django is set up.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 
 from seamlessflow.control_plane.accounts.authentication import is_caller_known  # noqa: E402
@@ -21,6 +20,7 @@ from seamlessflow.control_plane.common.database.availability import DatabaseUnav
 from seamlessflow.control_plane.common.database.gate import DatabaseGate  # noqa: E402
 from seamlessflow.control_plane.common.http.body_gate import BodyGate  # noqa: E402
 from seamlessflow.control_plane.common.http.spooling import SpoolingHandler  # noqa: E402
+from seamlessflow.control_plane.live.origins import OriginCheck  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 from seamlessflow.control_plane.uploads.incoming import leftovers_remove  # noqa: E402
@@ -39,7 +39,7 @@ application = LiveApplication(
     ProtocolTypeRouter(
         {
             "http": DatabaseGate(BodyGate(WorkerDoor(SpoolingHandler()), is_known=is_caller_known)),
-            "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+            "websocket": OriginCheck(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         }
     )
 )

@@ -192,6 +192,17 @@ async def test_many_sockets_at_once_all_get_their_snapshot_and_then_every_delta(
             assert numbers == list(range(numbers[0], crowd.last[topic] + 1))
 
 
+async def opened(http: aiohttp.ClientSession, web: Web, *, origin: str | None) -> int:
+    """Return the status of a handshake; of one that succeeds once its token was accepted."""
+    try:
+        async with http.ws_connect(f"{web.base_url}/ws/live", origin=origin) as socket:
+            await socket.send_json({"token": web.world.api_token, "subscribe": ["jobs"]})
+            assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
+            return 101
+    except aiohttp.WSServerHandshakeError as refusal:
+        return refusal.status
+
+
 async def test_a_web_process_that_stops_closes_its_sockets_and_does_not_wait_for_silent_ones(
     web: Web,
 ) -> None:
@@ -200,6 +211,9 @@ async def test_a_web_process_that_stops_closes_its_sockets_and_does_not_wait_for
         polite = [await stack.enter_async_context(web.socket(http)) for _ in range(3)]
         for socket in polite:
             await socket.receive_str()
+        assert await opened(http, web, origin=None) == 101, "a program sends no origin"
+        other = f"http://{urlsplit(web.base_url).hostname}:9"
+        assert await opened(http, web, origin=other) == 403, "a page of another port"
         # It answers nothing, not even the server's close frame.
         mute = await http.ws_connect(f"{web.base_url}/ws/live", origin=web.base_url, autoping=False)
         web.process.send_signal(signal.SIGTERM)
