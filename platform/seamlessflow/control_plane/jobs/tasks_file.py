@@ -1,5 +1,6 @@
 """Checks a tasks file: JSON Lines, one object a line. Takes its path; returns the number of tasks and their domains."""
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if len(line) > MAX_LINE_BYTES:
                 raise field_error(field, f"line {number} is longer than {MAX_LINE_BYTES} bytes")
             if line.strip():

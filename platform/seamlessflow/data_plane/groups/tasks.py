@@ -7,6 +7,7 @@ job always gets the same task.
 """
 
 import functools
+from codecs import BOM_UTF8
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def has_epochs(spec: JobSpec) -> bool:
 def tasks_load(path: str) -> tuple[Task, ...]:
     """Load a tasks file. Raises ApiError (400), which names the file and the line."""
     try:
-        lines = Path(path).read_bytes().splitlines()
+        lines = Path(path).read_bytes().removeprefix(BOM_UTF8).split(b"\n")
     except OSError as error:
         raise tasks_unusable(f"The tasks file {path} cannot be read: {error.strerror}") from error
     tasks = tuple(_task(path, number, line) for number, line in enumerate(lines, start=1) if line.strip())
