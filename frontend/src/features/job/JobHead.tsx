@@ -12,6 +12,7 @@ import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration, moment } from "../../ui/words/format";
 import { shownState } from "../../ui/words/jobStates";
+import { ranMs } from "../../values/ran";
 
 const ENDED = new Set(["completed", "cancelled"]);
 
@@ -60,11 +61,10 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
 }
 
 function ranFor(job: JobRow, now: number): string {
-  if (job.started_at === null) return "";
-  if (job.ended_at !== null) return `ran for ${duration(job.ended_at - job.started_at)}`;
-  return job.state === "running"
-    ? `running for ${duration(now - job.started_at)}`
-    : `started ${moment(job.started_at)}`;
+  const ran = ranMs(job, now);
+  if (job.started_at === null || ran === null) return "";
+  if (job.ended_at !== null || job.paused_at !== null) return `ran for ${duration(ran)}`;
+  return job.state === "running" ? `running for ${duration(ran)}` : `started ${moment(job.started_at)}`;
 }
 
 function Actions({ job }: { job: JobRow }) {

@@ -6,6 +6,7 @@ import { StateBadge } from "../../ui/StateBadge";
 import { type Scale, scaleOf } from "../../ui/scale";
 import { age, decimal, duration, integer, moment, NONE } from "../../ui/words/format";
 import { shownState } from "../../ui/words/jobStates";
+import { ranMs } from "../../values/ran";
 import type { ListRow } from "./jobRows";
 
 interface Props {
@@ -50,6 +51,7 @@ interface LineProps {
 }
 
 function JobLine({ row, now, scale, hasProjects }: LineProps) {
+  const ran = ranMs(row.times, now);
   return (
     <tr>
       <td className="job-name">
@@ -77,9 +79,7 @@ function JobLine({ row, now, scale, hasProjects }: LineProps) {
           <span className="figures">{decimal(row.reward, 2)}</span>
         </div>
       </td>
-      <td className="number nowrap">
-        {row.startedAt === null ? NONE : duration((row.endedAt ?? now) - row.startedAt)}
-      </td>
+      <td className="number nowrap">{ran === null ? NONE : duration(ran)}</td>
       {hasProjects ? <td>{row.project}</td> : null}
       <td>{row.owner ?? NONE}</td>
       <td className="number nowrap" title={moment(row.createdAt)}>

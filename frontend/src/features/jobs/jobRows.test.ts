@@ -26,6 +26,9 @@ const item: JobItem = {
   created_at: "2026-01-01T00:00:10Z",
   started_at: null,
   ended_at: null,
+  paused_at: null,
+  paused_s: 0,
+  duration_s: null,
 };
 
 const live = {
@@ -51,7 +54,7 @@ const reward = (batch: number, mean: number) => ({
 });
 
 it("shows the page's data until the live topic has newer data", () => {
-  expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", startedAt: null });
+  expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", times: { started_at: null } });
   const [row] = listRows([item], { ...NO_JOBS, jobs: new Map([["job_a", live]]) });
   expect(row).toMatchObject({ numDone: 4, why: "no machine" });
 });

@@ -2,6 +2,7 @@
 import type { JobItem } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
 import type { JobsState } from "../../live/topics";
+import type { JobTimes } from "../../values/ran";
 
 export type Point = readonly [update: number, reward: number];
 
@@ -19,8 +20,7 @@ export interface ListRow {
   /** Mean of the newest update. A point of the curve may stand for several updates. */
   reward: number | null;
   createdAt: number;
-  startedAt: number | null;
-  endedAt: number | null;
+  times: JobTimes;
 }
 
 export const FILTERS = ["all", "active", "attention", "completed", "cancelled"] as const;
@@ -91,8 +91,7 @@ function rowOfLive(row: JobRow, curve: readonly Point[], reward: number | null):
     curve,
     reward,
     createdAt: row.created_at,
-    startedAt: row.started_at,
-    endedAt: row.ended_at,
+    times: row,
   };
 }
 
@@ -111,7 +110,11 @@ function rowOfItem(item: JobItem, curve: readonly Point[], reward: number | null
     curve,
     reward,
     createdAt: Date.parse(item.created_at),
-    startedAt: msOf(item.started_at),
-    endedAt: msOf(item.ended_at),
+    times: {
+      started_at: msOf(item.started_at),
+      ended_at: msOf(item.ended_at),
+      paused_at: msOf(item.paused_at),
+      paused_ms: item.paused_s * 1000,
+    },
   };
 }

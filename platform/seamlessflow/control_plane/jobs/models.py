@@ -3,6 +3,8 @@
 `state` moves only through `core.lifecycle.jobs`; `desired` is what people asked for.
 """
 
+from datetime import datetime, timedelta
+
 from django.db import models
 
 from seamlessflow.control_plane.common.database.clock import StoredAtField
@@ -15,6 +17,7 @@ from seamlessflow.core.lifecycle.jobs import (
     JobState,
     PausedBy,
     paused_by,
+    ran_for,
 )
 
 
@@ -114,6 +117,12 @@ class Job(models.Model):
     admitted_at = models.DateTimeField(null=True, help_text="When it left the queue last.")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    paused_at = models.DateTimeField(null=True, help_text="Since when it is paused; null if it is not.")
+    paused_for = models.DurationField(
+        default=timedelta(0),
+        db_default=timedelta(0),
+        help_text="How long it was paused between its start and its last move.",
+    )
     trajectories_deleted_at = models.DateTimeField(
         null=True, help_text="When its tokens and messages were deleted; groups and rewards stay."
     )
@@ -146,6 +155,9 @@ class Job(models.Model):
     @property
     def paused_by(self) -> PausedBy | None:
         return paused_by(JobState(self.state), DesiredJobState(self.desired), self.pause_reason)
+
+    def ran_for(self, now: datetime) -> timedelta | None:
+        return ran_for(self.started_at, self.ended_at or self.paused_at or now, self.paused_for)
 
     @property
     def current_priority(self) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.jobs.datasets import REASONS
 from seamlessflow.control_plane.jobs.models import Job
@@ -58,6 +59,22 @@ class JobOutput(serializers.Serializer):
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    paused_at = serializers.DateTimeField(
+        allow_null=True, help_text="Since when it is paused; null if it is not."
+    )
+    paused_s = serializers.SerializerMethodField(
+        help_text="Seconds that it was paused between its start and its last move."
+    )
+    duration_s = serializers.SerializerMethodField(
+        help_text="Seconds that it has run since its start, without pauses; null before."
+    )
+
+    def get_paused_s(self, job: Job) -> float:
+        return job.paused_for.total_seconds()
+
+    def get_duration_s(self, job: Job) -> float | None:
+        ran = job.ran_for(database_now())
+        return None if ran is None else ran.total_seconds()
 
 
 class JobListItemOutput(JobOutput):

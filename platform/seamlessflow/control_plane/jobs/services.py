@@ -5,6 +5,7 @@ Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Case, DurationField, ExpressionWrapper, F, Value, When
 from django.db.models.functions import Coalesce, Now
 
 from seamlessflow.control_plane.accounts.models import Project, User
@@ -91,12 +93,18 @@ def job_move(*, job_id: UUID, to: JobState, reason: str, author: str) -> bool:
 
 def _moved_fields(to: JobState, reason: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"state": to.value, "state_reason": reason}
+    now = database_now()
+    if to is JobState.PAUSED:  # a pause before the start is waiting
+        fields["paused_at"] = Case(When(started_at__isnull=False, then=Value(now)))
+    else:
+        pause = ExpressionWrapper(Value(now) - F("paused_at"), output_field=DurationField())
+        fields |= {"paused_for": F("paused_for") + Coalesce(pause, timedelta(0)), "paused_at": None}
     if to is JobState.QUEUED:
         fields["queued_at"] = database_now()
     if to is JobState.STARTING:
         fields["admitted_at"] = database_now()
     if to is JobState.RUNNING:
-        # Only the first start counts; a job that was requeued keeps it.
+        # Only the first start counts; a job that was requeued or paused keeps it.
         fields["started_at"] = Coalesce("started_at", database_now())
     if to in TERMINAL_JOB_STATES:
         fields |= {"ended_at": database_now(), "waiting_reason": ""}

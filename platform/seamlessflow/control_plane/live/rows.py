@@ -62,6 +62,8 @@ def job_row(job: Job) -> JobRow:
         "created_at": epoch_ms(job.created_at),
         "started_at": epoch_ms(job.started_at),
         "ended_at": epoch_ms(job.ended_at),
+        "paused_at": epoch_ms(job.paused_at),
+        "paused_ms": round(job.paused_for.total_seconds() * 1000),
     }
 
 

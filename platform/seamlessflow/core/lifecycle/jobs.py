@@ -4,6 +4,7 @@ No failure ends a job: the platform pauses it, with the reason, and it goes on o
 Such a job *needs attention*: whoever waits for it must not wait on.
 """
 
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from seamlessflow.core.lifecycle.table import TransitionTable
@@ -52,6 +53,12 @@ class PausedBy(StrEnum):
 
     PLATFORM = "platform"
     PERSON = "person"
+
+
+def ran_for(started_at: datetime | None, until: datetime, paused_for: timedelta) -> timedelta | None:
+    """Return how long a job has run until its end, its pause or now, without the time that it was paused; None before
+    it started."""
+    return None if started_at is None else max(until - started_at - paused_for, timedelta(0))
 
 
 def paused_by(state: JobState, desired: DesiredJobState, pause_reason: str) -> PausedBy | None:

@@ -48,6 +48,10 @@ class JobRow(TypedDict):
     created_at: int
     started_at: int | None
     ended_at: int | None
+    paused_at: Annotated[int | None, msgspec.Meta(description="Since when it is paused; null if it is not.")]
+    paused_ms: Annotated[
+        int, msgspec.Meta(description="How long it was paused from its start to its last move.")
+    ]
 
 
 class EngineRow(TypedDict):

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.control_plane.common.models import Event
@@ -468,3 +470,41 @@ def test_many_simultaneous_requests_with_one_key_create_one_job(cast: Cast, live
     assert sorted(status for status, _ in answers) == [200] * 7 + [201]
     assert len({job_id for _, job_id in answers}) == 1
     assert Job.objects.count() == 1
+
+
+def test_the_duration_of_a_job_is_what_it_ran_without_its_pauses(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, past_s = timezone.now(), [0.0]
+
+    def now() -> datetime:
+        return start + timedelta(seconds=past_s[0])
+
+    for reader in ("services", "serializers"):
+        monkeypatch.setattr(f"seamlessflow.control_plane.jobs.{reader}.database_now", now, raising=False)
+    job = cast.job()
+
+    def move(to: JobState, at_s: float) -> None:
+        past_s[0] = at_s
+        assert job_move(job_id=job.id, to=to, reason="test", author="test")
+
+    def duration_s(at_s: float) -> float | None:
+        past_s[0] = at_s
+        answer = json.loads(cast.owner.call("GET", f"jobs/{show_id(IdKind.JOB, job.id)}").content)
+        return answer.get("duration_s", -1.0)
+
+    move(JobState.PAUSED, 5.0)
+    assert duration_s(10.0) is None, "it has not started"
+    for to, at_s in ((JobState.QUEUED, 10.0), (JobState.STARTING, 11.0), (JobState.RUNNING, 20.0)):
+        move(to, at_s)
+    assert duration_s(30.0) == 10.0
+    move(JobState.PAUSING, 40.0)
+    move(JobState.PAUSED, 50.0)
+    assert duration_s(900.0) == 30.0, "paused time does not count"
+    for to in (JobState.QUEUED, JobState.STARTING, JobState.RUNNING):
+        move(to, 1000.0)
+    assert duration_s(1010.0) == 40.0
+    move(JobState.PAUSING, 1010.0)
+    move(JobState.PAUSED, 1010.0)
+    move(JobState.CANCELLED, 2000.0)
+    assert duration_s(3000.0) == 40.0

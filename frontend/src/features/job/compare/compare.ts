@@ -4,6 +4,7 @@ import { aligned, type ChartData } from "../../../charts/lines/series";
 import type { JobRow } from "../../../live/rows";
 import { decimal, figure, integer, NONE, plural } from "../../../ui/words/format";
 import { numberAt } from "../../../values/columns";
+import { ranMs } from "../../../values/ran";
 import { type Metrics, sumOf } from "../metrics/catalogue";
 
 export interface Side {
@@ -117,6 +118,6 @@ function bestSaid({ job, metrics }: Side): string {
 }
 
 function updatesPerMinute(job: JobRow, now: number): number | undefined {
-  if (job.started_at === null || job.num_updates_done === 0) return undefined;
-  return job.num_updates_done / (((job.ended_at ?? now) - job.started_at) / MINUTE_MS);
+  const ran = ranMs(job, now);
+  return ran === null || job.num_updates_done === 0 ? undefined : job.num_updates_done / (ran / MINUTE_MS);
 }
