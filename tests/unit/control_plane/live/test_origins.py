@@ -28,7 +28,7 @@ async def opened(*headers: tuple[bytes, bytes], can_say_why: bool = True) -> lis
     async def send(message: dict[str, Any]) -> None:
         told.append(message)
 
-    extensions = {"websocket.http.response": {}} if can_say_why else {}
+    extensions: dict[str, Any] = {"websocket.http.response": {}} if can_say_why else {}
     await OriginCheck(application)(
         {"type": "websocket", "headers": list(headers), "extensions": extensions}, None, send
     )
