@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { Link } from "react-router";
 import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
+import { ranMs } from "../../live/ran";
 import type { JobRow } from "../../live/rows";
 import { PriorityDialog } from "../../pickers/PriorityDialog";
 import { CopyButton } from "../../ui/CopyButton";
@@ -12,7 +13,6 @@ import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration, moment } from "../../ui/words/format";
 import { shownState } from "../../ui/words/jobStates";
-import { ranMs } from "../../values/ran";
 
 const ENDED = new Set(["completed", "cancelled"]);
 

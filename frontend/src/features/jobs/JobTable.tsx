@@ -1,12 +1,12 @@
 // The table of jobs.
 import { Link } from "react-router";
+import { ranMs } from "../../live/ran";
 import { Progress } from "../../ui/Progress";
 import { Sparkline } from "../../ui/Sparkline";
 import { StateBadge } from "../../ui/StateBadge";
 import { type Scale, scaleOf } from "../../ui/scale";
 import { age, decimal, duration, integer, moment, NONE } from "../../ui/words/format";
 import { shownState } from "../../ui/words/jobStates";
-import { ranMs } from "../../values/ran";
 import type { ListRow } from "./jobRows";
 
 interface Props {

@@ -1,8 +1,8 @@
 // The rows of the jobs list: a page read over REST and kept current by the live topic. Pure.
 import type { JobItem } from "../../api/queries";
+import type { JobTimes } from "../../live/ran";
 import type { JobRow } from "../../live/rows";
 import type { JobsState } from "../../live/topics";
-import type { JobTimes } from "../../values/ran";
 
 export type Point = readonly [update: number, reward: number];
 

@@ -57,13 +57,15 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 AUTHOR = "scheduler"
 # Rows are locked in one order, because a stand-by that takes over may write the same ones at the same time.
+# Other states keep the reason of the move into them, such as what a pause is for.
+_GOING_ON = [JobState.QUEUED.value, JobState.STARTING.value, JobState.RUNNING.value]
 _STORE_REASONS = """
     WITH fresh AS (
         SELECT j.id, told.* FROM json_to_recordset(%s::json) AS told (job uuid, waiting text, state text)
         JOIN jobs_job j ON j.id = told.job AND j.state <> ALL(%s)
         ORDER BY j.id FOR NO KEY UPDATE OF j)
     UPDATE jobs_job j SET waiting_reason = fresh.waiting,
-        state_reason = CASE WHEN j.state = %s THEN j.state_reason ELSE fresh.state END
+        state_reason = CASE WHEN j.state = ANY(%s) THEN fresh.state ELSE j.state_reason END
     FROM fresh WHERE j.id = fresh.id
 """
 _STORE_OWED = """
@@ -371,4 +373,4 @@ def _waiting_reasons_store(plan: Plan) -> None:
     if changed:
         with connection.cursor() as cursor:
             terminal = sorted(TERMINAL_JOB_STATES)
-            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal, JobState.PAUSED.value])
+            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal, _GOING_ON])

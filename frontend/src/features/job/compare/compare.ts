@@ -1,10 +1,10 @@
 // Compares two jobs: spec differences, a summary, and one chart per metric with both jobs in it. Pure.
 
 import { aligned, type ChartData } from "../../../charts/lines/series";
+import { ranMs } from "../../../live/ran";
 import type { JobRow } from "../../../live/rows";
 import { decimal, figure, integer, NONE, plural } from "../../../ui/words/format";
 import { numberAt } from "../../../values/columns";
-import { ranMs } from "../../../values/ran";
 import { type Metrics, sumOf } from "../metrics/catalogue";
 
 export interface Side {

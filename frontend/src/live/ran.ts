@@ -1,5 +1,5 @@
 // How long a job has run, without the time for which it was paused. Pure.
-import type { JobRow } from "../live/rows";
+import type { JobRow } from "./rows";
 
 export type JobTimes = Pick<JobRow, "started_at" | "ended_at" | "paused_at" | "paused_ms">;
 
