@@ -145,7 +145,7 @@ def test_reasons_for_waiting_are_written_by_one_statement_and_not_to_jobs_that_a
     Job.objects.filter(id=over.id).update(state=JobState.CANCELLED)
 
     with CaptureQueriesContext(connection) as queries:
-        plan_apply(Plan((), reasons, {job.id: reasons[job.id]}))
+        plan_apply(Plan((), reasons, {job.id: reasons[job.id]}, reasons))
 
     assert len(queries) == 1
     stored = dict(Job.objects.values_list("id", "waiting_reason"))
@@ -153,5 +153,5 @@ def test_reasons_for_waiting_are_written_by_one_statement_and_not_to_jobs_that_a
     assert stored.pop(job.id) == "", "what is stored already is not written"
     assert stored == {job_id: reasons[job_id] for job_id in stored}
     with CaptureQueriesContext(connection) as queries:
-        plan_apply(Plan((), reasons, reasons))
+        plan_apply(Plan((), reasons, reasons, reasons))
     assert len(queries) == 0
