@@ -21,7 +21,7 @@ def test_the_farthest_attempt_is_resumed_and_the_newest_of_equals() -> None:
     assert attempt_to_resume([]) is None
 
 
-@pytest.mark.parametrize("charged", [*CHARGED, ""])
+@pytest.mark.parametrize("charged", [*sorted(CHARGED), ""])
 def test_nothing_before_a_failure_of_the_agent_is_resumed(charged: str) -> None:
     later = Failed("machine", 1)
     assert attempt_to_resume([Failed("machine", 5), Failed(charged, 6)]) is None
