@@ -5,19 +5,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.benchmarks.cluster.journal import Entry
-from tests.benchmarks.fleet import arrivals, faults, sharing, warm
+from tests.benchmarks.fleet import arrivals, faults, projects, sharing, warm
 from tests.benchmarks.fleet.arrivals import Trial
 from tests.benchmarks.fleet.jobs import JOBS, SHORT_JOBS
 from tests.benchmarks.fleet.sides import GANG, NUM_MACHINES
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
 
 WEIGHED_S = 45.0
+CROWD, CROWD_S = 29, 1200.0
 NUM_URGENT = 20
-EMPTY, FULL, WEIGHTS, URGENT = (
+EMPTY, FULL, WEIGHTS, URGENT, CROWDED = (
     "a job on an empty fleet",
     "a job on a full fleet",
     "weights 1:1:2",
     "urgent jobs",
+    "29 jobs against one",
 )
 BAD_MACHINE, POISON, LOST, WARM = "a failing machine", "a poison job", "three machines lost", "six warm jobs"
 ARRIVALS = (
@@ -25,6 +27,7 @@ ARRIVALS = (
     Trial(FULL, arrivals.newcomer_to_full_fleet),
     Trial(WEIGHTS, partial(arrivals.shares_by_weight, duration_s=WEIGHED_S)),
     Trial(URGENT, partial(arrivals.urgent_jobs, num_jobs=NUM_URGENT)),
+    Trial(CROWDED, partial(projects.crowd_against_one, num_jobs=CROWD, observed_s=CROWD_S)),
 )
 FAULTS = (
     Trial(BAD_MACHINE, faults.failing_machine),
@@ -66,6 +69,9 @@ AIMS = (
         "they were free, in median hand-overs. The start of the new engine is apart."),
     Aim(URGENT, arrivals.FAILED_STEPS, 0.0, AT_MOST,
         "Training phases of the two other jobs that failed: machines turn at the end of a step."),
+    Aim(CROWDED, arrivals.LEAST, 0.9, AT_LEAST,
+        "29 jobs of one project hold two machines when one job of another comes: the smallest ratio of a project's "
+        "machine seconds, over the 20 minutes from the other's first turn on, to its half."),
     Aim(BAD_MACHINE, faults.BAD_FAILURES, 3.0, AT_MOST,
         "One machine of eight starts no engine and no trainer: its failed phases until it was quarantined."),
     Aim(BAD_MACHINE, faults.BAD_RATE, 0.9, AT_LEAST,
