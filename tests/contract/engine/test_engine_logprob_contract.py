@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 
+from seamlessflow_workers.process.input_faults import InputFault
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
 from tests.contract.engine.conftest import LONG, EngineUnderTest, Kind, StartEngine, Stream, tokens_of
@@ -252,7 +253,7 @@ async def test_attention_window_shorter_than_the_length_is_refused(tmp_path: Pat
         )
 
     assert load(100).num_rows == 1
-    with pytest.raises(ValueError, match="attention window of 100"):
+    with pytest.raises(InputFault, match="attention window of 100"):
         load(101)
 
 

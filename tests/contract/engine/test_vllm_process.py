@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seamlessflow.core.protocol.child import EXIT_INPUT_FAULT, INPUT_FAULT_MARK
 from tests.contract.engine.conftest import VLLM_TIMEOUT_S, Kind, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import TOLERANCE, reference_logprobs
 from tests.fixtures.engine_processes import assert_ended, parent_of, post, refusal_of
@@ -40,9 +41,9 @@ def test_starts_with_other_weights_and_nothing_of_it_outlives_its_parent(
     assert_ended(family)
 
 
-@pytest.mark.parametrize("flaw", ["absent", "device", "length"])
-def test_model_that_cannot_be_served_is_status_2_and_one_line(
-    models: Any, vllm_interpreter: str, tmp_path: Path, flaw: str
+@pytest.mark.parametrize("flaw,status", [("absent", 2), ("device", 2), ("length", EXIT_INPUT_FAULT)])
+def test_model_that_cannot_be_served_is_one_line_and_a_status_that_says_whether_another_machine_could(
+    models: Any, vllm_interpreter: str, tmp_path: Path, flaw: str, status: int
 ) -> None:
     folder = tmp_path / "nowhere" if flaw == "absent" else models.folder(Kind.VLLM_TIED)
     further = {"device": ["--device", "cuda"], "length": ["--max-model-len", "100000"]}.get(flaw, [])
@@ -59,7 +60,8 @@ def test_model_that_cannot_be_served_is_status_2_and_one_line(
     ]
     ended = refusal_of(command, environ=vllm_environment(), timeout_s=VLLM_TIMEOUT_S)
 
-    assert ended.returncode == 2
-    said = [line for line in ended.stderr.splitlines() if line.startswith("seamlessflow-vllm: ")]
+    assert ended.returncode == status
+    mark = "seamlessflow-vllm: " if status == 2 else INPUT_FAULT_MARK
+    said = [line for line in ended.stderr.splitlines() if line.startswith(mark)]
     assert len(said) == 1
     assert ended.stderr.splitlines()[-1] == said[0]

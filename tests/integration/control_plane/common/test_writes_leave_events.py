@@ -240,7 +240,7 @@ def membership(world: World, name: str, number: int = 0, **fields: str) -> dict[
 
 def edit_members(world: World, *rows: dict[str, str]) -> tuple[list[Event], str]:
     project, said = world.cast.owner.project, []
-    body = {"slug": project.slug, "name": project.name, "weight": "1"}
+    body = {"slug": project.slug, "name": project.name, "weight": "1", "priority_ceiling": "0"}
     counts = {"memberships-TOTAL_FORMS": str(len(rows)), "memberships-INITIAL_FORMS": str(len(rows))}
     for row in rows:
         body |= row

