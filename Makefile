@@ -10,7 +10,7 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
+.PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal lock release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -75,6 +75,12 @@ soak: setup ## repeat the acceptance tests for HOURS=<hours> (default: 1)
 
 rehearsal: setup ## build the images, run the compose file with podman and restore a back-up, as root (FOLDER, FLAGS)
 	$(BIN)/python deploy/rehearsal/rehearse.py --folder $(or $(FOLDER),build/rehearsal) $(FLAGS)
+
+lock: setup ## write deploy/constraints anew for what pyproject.toml asks (UPGRADE=1: newest versions, UPGRADE=name: of one package)
+	@$(BIN)/python -m deploy.local.lock $(if $(UPGRADE),$(if $(filter 1,$(UPGRADE)),--upgrade,--upgrade-package $(UPGRADE)))
+
+release: setup ## build the wheel and the images of the tag that is checked out (IMAGES=0: only the wheel)
+	@$(BIN)/python -m deploy.local.release $(if $(filter 0,$(IMAGES)),--no-images)
 
 clean: ## stop the platform in this folder, then remove data, builds and caches (the environments stay)
 	@if [ -x $(BIN)/seamlessflow ]; then $(BIN)/seamlessflow down; fi

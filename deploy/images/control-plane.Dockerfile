@@ -33,6 +33,9 @@ COPY --from=frontend /src/pyproject.toml /src/README.md ./
 COPY --from=frontend /src/platform platform
 COPY --from=frontend /src/workers workers
 COPY --from=frontend /src/deploy/constraints deploy/constraints
+# Without git, the version of a release comes as an argument.
+ARG VERSION=0.0.0
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=${VERSION}
 # The wheel is built by a backend of the lock, and what built it stays behind. PostgreSQL's programs are for back-ups.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/seamlessflow \

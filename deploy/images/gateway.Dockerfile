@@ -15,6 +15,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
+# Without git, the version of a release comes as an argument.
+ARG VERSION=0.0.0
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=${VERSION}
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/seamlessflow \
     && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[data,s3]" \

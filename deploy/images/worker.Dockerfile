@@ -30,12 +30,15 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     esac \
     && python3 -m venv /opt/seamlessflow \
     && /opt/seamlessflow/bin/pip install ${TORCH_INDEX_URL:+--extra-index-url "${TORCH_INDEX_URL}"} \
-         -c deploy/constraints/app.txt "${torch}" setuptools wheel ninja hatchling \
+         -c deploy/constraints/app.txt "${torch}" setuptools wheel ninja hatchling hatch-vcs \
     && DS_BUILD_OPS=0 /opt/seamlessflow/bin/pip install --no-build-isolation -c deploy/constraints/app.txt deepspeed
 COPY . .
+# Without git, the version of a release comes as an argument.
+ARG VERSION=0.0.0
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=${VERSION}
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/seamlessflow/bin/pip install --no-build-isolation -c deploy/constraints/app.txt ".[rollout,train,s3]" \
-    && /opt/seamlessflow/bin/pip uninstall -y -q pip wheel hatchling ninja
+    && /opt/seamlessflow/bin/pip uninstall -y -q pip wheel hatchling hatch-vcs ninja
 # vLLM and our trainer pin different versions of the same libraries, so vLLM lives apart; supervisors find it beside
 # their own environment. It brings all that an engine imports; of ours it gets the code alone.
 ARG ENGINES=embedded,vllm
@@ -44,10 +47,10 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && case "${VARIANT}:${ENGINES}" in \
       cuda:*vllm*) \
         python3 -m venv /opt/vllm \
-        && /opt/vllm/bin/pip install "torch==2.13.0" "vllm==0.32.0" "transformers==5.19.0" "hatchling==1.33.0" \
+        && /opt/vllm/bin/pip install "torch==2.13.0" "vllm==0.32.0" "transformers==5.19.0" "hatchling==1.33.0" "hatch-vcs==0.5.0" \
         && /opt/vllm/bin/pip install --no-deps --no-build-isolation . \
         && /opt/vllm/bin/python -c "import seamlessflow_workers.rollout.vllm.options" \
-        && /opt/vllm/bin/pip uninstall -y -q hatchling ;; \
+        && /opt/vllm/bin/pip uninstall -y -q hatchling hatch-vcs ;; \
     esac
 
 FROM python

@@ -175,7 +175,7 @@ def install(python: str) -> None:
     torch = pip("install", *torch_sources(), "torch")
     announce_torch(torch)
     step("torch", torch)
-    step("build tools", pip("install", "setuptools", "wheel", "ninja", "hatchling"))
+    step("build tools", pip("install", "setuptools", "wheel", "ninja", "hatchling", "hatch-vcs"))
     # DeepSpeed's build looks at the torch that is installed, which an isolated build would not see.
     step("deepspeed", pip("install", "--no-build-isolation", "deepspeed"))
     step(

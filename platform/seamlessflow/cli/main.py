@@ -10,7 +10,6 @@ import sys
 
 import click
 
-from seamlessflow import __version__
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.client import ApiError, JobStopped
@@ -55,7 +54,7 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__, prog_name="seamlessflow")
+@click.version_option(package_name="seamlessflow", prog_name="seamlessflow")
 def cli() -> None:
     """Train language models with reinforcement learning: manage jobs, machines and the platform."""
 
