@@ -22,12 +22,11 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import build_app
-from seamlessflow_workers.weights.offers import Arrival, WeightsError
+from seamlessflow_workers.weights.offers import WeightsError
 
 NEVER = -1
 
@@ -125,9 +124,6 @@ class FakeRunner:
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         return _NoWeights()
-
-    def stage_from_card(self, path: Path) -> tuple[Arrival, StagedWeights | None]:
-        return Arrival(path, WeightTransport.FILE, fallback="there is no card here"), None
 
     def allocate_cache(self) -> None:
         self._cache = np.full((self.num_rows, self.max_model_len), -1, dtype=np.int32)

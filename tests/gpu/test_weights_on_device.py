@@ -2,8 +2,7 @@
 those of the files.
 
 Between GPUs the broadcast is NCCL's, which puts no two ranks on one GPU, so with a single GPU this
-case is skipped. Weights passed within a GPU are tested on the first one, also by a process that is
-killed in the middle.
+case is skipped.
 """
 
 import subprocess
@@ -17,11 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.fingerprint import Fingerprint
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
-from seamlessflow_workers.weights.transports.cuda_ipc.receiving import fingerprint_of
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.fixtures.trainer_harness import DEADLINE_S, JOB, child_environment
@@ -34,32 +30,24 @@ BUCKET_BYTES = 1 << 17  # several of them
 TOLERANCES = {"cpu": 5e-5, "cuda": 1e-3}
 # For a broadcast on the last card, where there are several; the engine is on the first.
 TRAINER = """
-import os, sys
+import sys
 from pathlib import Path
 import torch
 from tests.gpu.test_weights_on_device import offer
-if torch.cuda.is_available() and sys.argv[3] != "cuda_ipc":
+if torch.cuda.is_available():
     torch.cuda.set_device(torch.cuda.device_count() - 1)
-num_buckets = 0
-def die_when_told():
-    global num_buckets
-    num_buckets += 1
-    if num_buckets == int(sys.argv[4]):
-        os.kill(os.getpid(), 9)
-offers = offer(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], die_when_told)
+offers = offer(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
 print("offered", flush=True)
 sys.stdin.read()
 """
 
 
-def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], None]) -> WeightOffers:
+def offer(model: Path, versions: Path, transport: str) -> WeightOffers:
     """Do what a trainer does with version 1, whose weights are those of `model`."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    memory = memory_of(device) if transport == WeightTransport.CUDA_IPC else None
     offers = WeightOffers(
         versions,
         WeightTransport(transport),
-        SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=on_bucket),
+        SenderSettings(bucket_bytes=BUCKET_BYTES),
         has_cuda=torch.cuda.is_available(),
     )
     held, shards = HeldTensors(), offers.shards()
@@ -79,9 +67,9 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Start a trainer that offers a model's weights; return the folder of its version."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(model: Path, transport: WeightTransport, *, dies_at_bucket: int = 0) -> Path:
+    def start(model: Path, transport: WeightTransport) -> Path:
         versions = tmp_path / "versions"
-        command = [sys.executable, "-c", TRAINER, str(model), str(versions), transport, str(dies_at_bucket)]
+        command = [sys.executable, "-c", TRAINER, str(model), str(versions), transport]
         process = subprocess.Popen(
             command, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -95,7 +83,7 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         process.communicate(timeout=DEADLINE_S)
 
 
-@pytest.mark.parametrize("way", ["ipc", "cuda_ipc", "broadcast"])
+@pytest.mark.parametrize("way", ["ipc", "broadcast"])
 async def test_weights_from_memory_are_served_on_the_device(
     device: torch.device,
     figures: Figures,
@@ -123,31 +111,3 @@ async def test_weights_from_memory_are_served_on_the_device(
     plain = load_plain(other, dtype=torch.float32, device=device)
     differences = np.abs(plain_logprobs(plain, prompt, answer.token_ids) - np.array(answer.logprobs))
     assert differences.max() < TOLERANCES[device.type]
-
-
-async def test_a_trainer_killed_between_buckets_leaves_the_engine_its_device_and_the_files(
-    device: torch.device, trainer: Callable[..., Path], tmp_path: Path
-) -> None:
-    model = build_model(tmp_path / "model", device=device, seed=0)
-    other = build_model(tmp_path / "other", device=device, seed=1)
-    folder = trainer(other, WeightTransport.CUDA_IPC, dies_at_bucket=3)
-    prompt = np.random.default_rng(0).integers(3, VOCABULARY, size=24).tolist()
-
-    async with served(runner_of(model, dtype=torch.float32, device=device)) as engine:
-        staged = await engine.post(
-            "/stage_weights", {"path": str(folder), "transport": WeightTransport.CUDA_IPC}
-        )
-        assert staged["transport"] == WeightTransport.FILE
-        assert staged["fallback"]
-        await engine.update(folder, version="1")
-        answer = await engine.generate(prompt, num_tokens=NUM_TOKENS)
-    plain = load_plain(other, dtype=torch.float32, device=device)
-    differences = np.abs(plain_logprobs(plain, prompt, answer.token_ids) - np.array(answer.logprobs))
-    assert differences.max() < TOLERANCES[device.type]
-
-
-def test_fingerprint_on_the_device_is_that_of_the_bytes(device: torch.device) -> None:
-    raw = np.random.default_rng(0).integers(0, 256, size=(40 << 20) + 8, dtype=np.uint8)
-    mark = Fingerprint()
-    mark.update(raw.data)
-    assert fingerprint_of(torch.from_numpy(raw).to(device)) == mark.show()

@@ -33,7 +33,6 @@ from seamlessflow.core.training.section import TrainObjective as TrainObjective
 from seamlessflow.core.training.section import TrainSection as TrainSection
 from seamlessflow.core.types.dtypes import Dtype as Dtype
 from seamlessflow.core.types.tags import Role
-from seamlessflow.core.types.transports import WeightTransport
 
 SPEC_VERSION = 1
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
@@ -198,16 +197,6 @@ class JobSpec(SpecSection):
     def _memory_options_fit(self) -> "JobSpec":
         for reason in memory_problems(self.train, self.model.dtype):
             raise ValueError(reason)
-        return self
-
-    @model_validator(mode="after")
-    def _weights_fit_the_cards(self) -> "JobSpec":
-        num_devices = self.rollout.parallel.num_devices
-        if self.train.weight_transport is WeightTransport.CUDA_IPC and num_devices > 1:
-            raise ValueError(
-                f"train.weight_transport: 'cuda_ipc' would put the whole model on each of the {num_devices} devices of "
-                "an engine; accepted with rollout.parallel: file, ipc, nccl, gloo, auto"
-            )
         return self
 
     def on_devices(self, num_devices: int) -> "JobSpec":

@@ -12,7 +12,6 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.engine.conftest import EngineUnderTest, num_workers, tokens_of
@@ -20,8 +19,7 @@ from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.trainer_harness import JOB
 
-CUDA_IPC = WeightTransport.CUDA_IPC  # on a processor by its memory, through all but CUDA's own calls
-TRANSPORTS = [WeightTransport.FILE, WeightTransport.IPC, WeightTransport.GLOO, CUDA_IPC]
+TRANSPORTS = [WeightTransport.FILE, WeightTransport.IPC, WeightTransport.GLOO]
 BUCKET_BYTES = 1 << 16
 SHARD_BYTES = 1 << 19
 Offering = Callable[..., PublishedWeights]
@@ -34,7 +32,7 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
 
     def offer(folder: Path, transport: WeightTransport, *, adapter: bytes | None = None) -> PublishedWeights:
         versions = tmp_path / "versions"
-        shards = SealedShards(are_fingerprinted=transport is CUDA_IPC)
+        shards = SealedShards()
         held = HeldTensors()
         for file in sorted(folder.glob("*.safetensors")) if folder.is_dir() else [folder]:
             for name, tensor in load_file(file).items():
@@ -54,12 +52,8 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
         if transport is WeightTransport.FILE:
             shards.close()
             return published
-        memory = HostMemory() if transport is CUDA_IPC else None
-        opened.append(
-            WeightOffers(
-                versions, transport, SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, gather_s=0.0)
-            )
-        )
+        settings = SenderSettings(bucket_bytes=BUCKET_BYTES, gather_s=0.0)
+        opened.append(WeightOffers(versions, transport, settings))
         opened[-1].offer(shards, version=1, manifest_sha256=published.manifest_sha256)
         return published
 
@@ -125,27 +119,24 @@ async def test_adapter_is_served_merged(
     assert np.abs(reference_logprobs(merged, PROMPT, tokens) - logprobs).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("transport", [WeightTransport.IPC, CUDA_IPC])
-async def test_transfer_that_fails_ends_at_the_files(
-    real_engine: EngineUnderTest, offered: Offering, transport: WeightTransport
-) -> None:
+async def test_transfer_that_fails_ends_at_the_files(real_engine: EngineUnderTest, offered: Offering) -> None:
     weights = real_engine.make_weights(2)
     published = offered(weights, WeightTransport.FILE)
-    staged = await real_engine.post("/stage_weights", {"path": str(published.folder), "transport": transport})
+    staged = await real_engine.post("/stage_weights", {"path": str(published.folder), "transport": "ipc"})
     assert staged["transport"] == WeightTransport.FILE
-    assert staged["fallback"] == f"no trainer offers this version by {transport}"
+    assert staged["fallback"] == "no trainer offers this version by ipc"
     await real_engine.update(published.folder, version="v2")
     tokens, logprobs = await served(real_engine, version="v2")
     assert error_of(real_engine, weights, tokens, logprobs) < TOLERANCE
 
 
-@pytest.mark.parametrize("transport", [WeightTransport.IPC, CUDA_IPC])
 async def test_weights_that_do_not_fit_are_refused_before_anything_changes(
-    real_engine: EngineUnderTest, offered: Offering, transport: WeightTransport, tmp_path: Path
+    real_engine: EngineUnderTest, offered: Offering, tmp_path: Path
 ) -> None:
     adapter = save_adapter(real_engine.load_reference(None), tmp_path / "adapter", seed=7, targets=())
-    published = offered(adapter, transport)  # without its configuration: no model, and no adapter
-    body = {"path": str(published.folder), "transport": transport}
+    # Without its configuration: no model, and no adapter.
+    published = offered(adapter, WeightTransport.IPC)
+    body = {"path": str(published.folder), "transport": "ipc"}
     refusal = await real_engine.post("/stage_weights", body, status=500)
     assert "the old weights stay" in str(refusal)
     tokens, logprobs = await served(real_engine)

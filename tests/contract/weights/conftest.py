@@ -7,10 +7,8 @@ import pytest
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
-from seamlessflow_workers.weights.offers import TIMEOUT_S
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory, HostMemory
 from seamlessflow_workers.weights.transports.sender import SenderSettings
-from tests.contract.weights.transport_harness import BUCKET_BYTES, CUDA_IPC, GATHER_S
+from tests.contract.weights.transport_harness import BUCKET_BYTES, GATHER_S
 
 
 @pytest.fixture
@@ -23,15 +21,11 @@ def open_offers(tmp_path: Path) -> Iterator[Callable[..., WeightOffers]]:
         *,
         gather_s: float = GATHER_S,
         max_engines: int = 64,
-        timeout_s: float = TIMEOUT_S,
-        memory: BucketMemory | None = None,
     ) -> WeightOffers:
         offers = WeightOffers(
             tmp_path,
             transport,
             SenderSettings(
-                memory=(memory or HostMemory()) if transport is CUDA_IPC else None,
-                timeout_s=timeout_s,
                 gather_s=gather_s,
                 max_engines=max_engines,
                 bucket_bytes=BUCKET_BYTES,

@@ -19,7 +19,6 @@ from seamlessflow_workers.weights.transports.sender import SenderSettings
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, transport_choose, transports_opened
 from tests.contract.weights.transport_harness import (
     AUTO,
-    CUDA_IPC,
     FILE,
     GLOO,
     IPC,
@@ -99,7 +98,6 @@ def test_auto_takes_the_best_that_can_be(
     [
         (NCCL, "here", "cpu", "nccl is not possible: this engine computes on cpu"),
         (IPC, "elsewhere", "cuda", "ipc is not possible: trainer and engine are on different hosts"),
-        (CUDA_IPC, "here", "cuda", "cuda_ipc is not possible: the trainer does not offer it"),
         (GLOO, "here", "cpu", "gloo is not possible: the trainer does not offer it"),
     ],
 )
@@ -112,17 +110,16 @@ def test_transport_that_cannot_be_says_why(
 
 
 def test_trainer_refuses_what_needs_cuda_without_it_and_takes_gloo_only_when_it_is_named() -> None:
-    for transport in (NCCL, CUDA_IPC):
-        refusal = f"is {transport}, which needs CUDA.*accepted here: auto, file, ipc, gloo"
-        with pytest.raises(ModelLoadError, match=refusal):
-            transport_require(transport, has_cuda=False)
-        transport_require(transport, has_cuda=True)
+    with pytest.raises(
+        ModelLoadError, match=r"is nccl, which needs CUDA.*accepted here: auto, file, ipc, gloo"
+    ):
+        transport_require(NCCL, has_cuda=False)
+    transport_require(NCCL, has_cuda=True)
     for transport in (AUTO, FILE, IPC, GLOO):
         transport_require(transport, has_cuda=False)
     assert transports_opened(AUTO, has_cuda=False) == (IPC,)
     assert transports_opened(AUTO, has_cuda=True) == (IPC, NCCL)
     assert transports_opened(GLOO, has_cuda=True) == (GLOO,)
-    assert transports_opened(CUDA_IPC, has_cuda=True) == (CUDA_IPC,)
 
 
 def test_every_transport_has_one_row() -> None:

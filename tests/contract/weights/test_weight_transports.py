@@ -26,14 +26,12 @@ from seamlessflow_workers.weights.transports.broadcast.receiving import NUM_TRIE
 from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
 from tests.contract.weights.transport_harness import (
     BUCKET_BYTES,
-    CUDA_IPC,
     DEADLINE_S,
     ENGINE,
     FILE,
     FROM_MEMORY,
     GLOO,
     IPC,
-    ON_HOST,
     TRAINER,
     assert_same,
     offer,
@@ -60,7 +58,7 @@ def test_version_comes_bit_by_bit_in_its_shards(
     links = arrival.folder
     arrival.close()
     assert folder.is_dir()
-    assert transport in (FILE, CUDA_IPC) or not links.exists()
+    assert transport is FILE or not links.exists()
 
 
 @pytest.mark.parametrize("transport", FROM_MEMORY)
@@ -117,8 +115,7 @@ def test_damaged_weights_are_refused_by_the_manifests_checksum(
     offers.offer(shards, version=1, manifest_sha256=published.manifest_sha256)
     arrival = received(published.folder, transport)
     assert arrival.transport is FILE
-    checksum = "fingerprint" if transport is CUDA_IPC else "sha256"
-    assert f"was damaged on the way: its {checksum} is " in arrival.fallback
+    assert "was damaged on the way: its sha256 is " in arrival.fallback
     assert_same(arrival.folder, published.folder)
 
 
@@ -172,12 +169,11 @@ def test_engine_killed_in_mid_broadcast_leaves_the_others_served(
     again.close()
 
 
-@pytest.mark.parametrize("transport", [CUDA_IPC, GLOO])
-def test_trainer_killed_in_the_middle_leaves_the_files(tmp_path: Path, transport: WeightTransport) -> None:
-    with start(TRAINER, tmp_path, transport) as trainer:
+def test_trainer_killed_in_the_middle_leaves_the_files(tmp_path: Path) -> None:
+    with start(TRAINER, tmp_path, GLOO) as trainer:
         assert trainer.stdout is not None
         folder = Path(trainer.stdout.readline().strip())
-        arrival = received(folder, transport)
+        arrival = received(folder, GLOO)
         assert trainer.wait(DEADLINE_S) == -signal.SIGKILL
     assert arrival.transport is FILE
     assert arrival.fallback.startswith("the transfer from the trainer that offered the weights failed: ")
@@ -260,7 +256,7 @@ def test_nonsense_at_the_door_stops_nobody(tmp_path: Path, open_offers: Callable
         folder = offer(open_offers(transport), tmp_path, 1)
         known = offer_of(folder)
         assert known is not None
-        is_on_host = transport in ON_HOST
+        is_on_host = transport is IPC
         kind = socket.SOCK_SEQPACKET if is_on_host else socket.SOCK_STREAM
         family = socket.AF_UNIX if is_on_host else socket.AF_INET
         with socket.socket(family, kind) as stranger:

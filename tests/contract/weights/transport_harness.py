@@ -1,11 +1,8 @@
 """Trainers that offer a version and engines that take it, in this process or in one of their own."""
 
-import secrets
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import torch
@@ -18,21 +15,17 @@ from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
-from seamlessflow_workers.weights.transports.cuda_ipc.receiving import Shards, buckets_receive, shards_tensors
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from tests.fixtures.trainer_harness import JOB, child_environment
 
-FILE, IPC, CUDA_IPC, GLOO, AUTO, NCCL = (
+FILE, IPC, GLOO, AUTO, NCCL = (
     WeightTransport.FILE,
     WeightTransport.IPC,
-    WeightTransport.CUDA_IPC,  # here by the host's memory: all but CUDA's own calls, which tests/gpu makes
     WeightTransport.GLOO,
     WeightTransport.AUTO,
     WeightTransport.NCCL,
 )
-FROM_MEMORY = (IPC, CUDA_IPC, GLOO)
-ON_HOST = (IPC, CUDA_IPC)
+FROM_MEMORY = (IPC, GLOO)
 SHARD_BYTES = 6000  # the model below takes several
 BUCKET_BYTES = 1024  # and each of them several broadcasts
 GATHER_S = 0.5
@@ -85,22 +78,7 @@ def offer(offers: WeightOffers, versions: Path, version: int, **options: bytes) 
 
 
 def received(folder: Path, transport: WeightTransport) -> Arrival:
-    if transport is not CUDA_IPC:
-        return weights_receive(folder, transport, device="cpu")
-    arrival, shards = buckets_receive(folder, HostMemory())
-    return replace(arrival, folder=written(folder, shards)) if shards else arrival
-
-
-def written(folder: Path, shards: Shards) -> Path:
-    """What came as tensors, as files beside the rest of the version."""
-    copied = folder.with_name(f"{folder.name}-{secrets.token_hex(4)}")
-    copytree(folder, copied)
-    for name, shard in shards.items():
-        (copied / name).write_bytes(shard.numpy().tobytes())
-    assert {name: tensor.tolist() for name, tensor in shards_tensors(shards).items()} == {
-        name: tensor.tolist() for name, tensor in tensors_of(folder).items()
-    }
-    return copied
+    return weights_receive(folder, transport, device="cpu")
 
 
 ENGINE = """
@@ -118,7 +96,6 @@ TRAINER = """
 import os, sys
 from pathlib import Path
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.weights.transport_harness import BUCKET_BYTES, offer
@@ -129,10 +106,8 @@ def die_at_the_third():
     if num_buckets == 3:
         os.kill(os.getpid(), 9)
 versions = Path(sys.argv[1])
-transport = WeightTransport(sys.argv[2])
-memory = HostMemory() if transport is WeightTransport.CUDA_IPC else None
-settings = SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=die_at_the_third)
-offers = WeightOffers(versions, transport, settings)
+settings = SenderSettings(bucket_bytes=BUCKET_BYTES, on_bucket=die_at_the_third)
+offers = WeightOffers(versions, WeightTransport(sys.argv[2]), settings)
 print(offer(offers, versions, 1), flush=True)
 sys.stdin.read()
 """

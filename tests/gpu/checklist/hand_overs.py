@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.protocol.worker import Publication
-from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.artifacts import JobArtifacts
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
@@ -51,9 +50,8 @@ MAX_MISMATCH = {"cpu": 5e-5, "cuda": 1e-3}
 class HandOvers:
     def __init__(self, folder: Path, model: Path, device: str, stack: ExitStack) -> None:
         self._folder = folder_with(model, folder / "job")
-        self._transport = WeightTransport.CUDA_IPC if device == "cuda" else WeightTransport.IPC
         self._spec = make_spec(
-            num_updates=1000, checkpoint_every_updates=1, weight_transport=self._transport, learning_rate=1e-4
+            num_updates=1000, checkpoint_every_updates=1, weight_transport="ipc", learning_rate=1e-4
         )
         self._stack = stack
         self.planes = Planes(num_updates=1000)
@@ -113,9 +111,9 @@ class HandOvers:
 
     def _update(self, version: Path, number: int, *, is_from_memory: bool) -> None:
         """A trainer that was started anew may have its newest version as files only."""
-        staged = self.engine.post("/stage_weights", {"path": str(version), "transport": self._transport})
-        assert staged["transport"] == self._transport or not is_from_memory, staged
-        self.num_from_memory += staged["transport"] == self._transport
+        staged = self.engine.post("/stage_weights", {"path": str(version), "transport": "ipc"})
+        assert staged["transport"] == "ipc" or not is_from_memory, staged
+        self.num_from_memory += staged["transport"] == "ipc"
         self.engine.update(version, str(number))
 
     def _trainer(self) -> TrainerProcess:

@@ -142,7 +142,7 @@ PARTS = (
             ),
             _module(
                 "transports",
-                "a version reaches the card by file, shared memory and CUDA IPC, whole",
+                "a version reaches the card by file and by shared memory, whole",
                 160,
                 cuda=("2", "16"),  # GiB of a version
                 cpu=("0.125", "0.25"),

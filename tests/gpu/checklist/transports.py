@@ -1,5 +1,4 @@
-"""A version of each size reaches the device by file, shared memory and CUDA IPC: how long that takes, and that it is
-whole.
+"""A version of each size reaches the device by file and by shared memory: how long that takes, and that it is whole.
 
 The trainer is a process of its own (`transports_trainer.py`), which publishes the version once and then offers it by
 one transport after the other. This process is the engine's end: it uses what the embedded engine uses to receive, and
@@ -21,8 +20,6 @@ from torch import Tensor
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.weights import read_tensors
 from seamlessflow_workers.weights.receiving import weights_receive
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
-from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 from tests.gpu.checklist.checking import Figures, item_main, stopwatch
 from tests.gpu.checklist.transports_trainer import VERSION, MadeTensors
@@ -30,13 +27,11 @@ from tests.gpu.checklist.transports_trainer import VERSION, MadeTensors
 GIB = 1 << 30
 IN_MEMORY = Path("/dev/shm")  # where it has room: the speed of the machine's disk is not ours
 _PREFIX = "seamlessflow-checklist-"
-TRANSPORTS = (WeightTransport.FILE, WeightTransport.IPC, WeightTransport.CUDA_IPC)
+TRANSPORTS = (WeightTransport.FILE, WeightTransport.IPC)
 
 
 def check(device_name: str, sizes: list[str], figures: Figures) -> None:
     device = torch.device(device_name)
-    if device_name == "cpu":
-        figures.leave_out("CUDA IPC", "a processor plays it with the host's memory")
     torch.zeros(1, device=device)  # what torch sets up at its first use is no transport's
     for left in IN_MEMORY.glob(f"{_PREFIX}*"):  # by an item that was killed
         shutil.rmtree(left)
@@ -122,10 +117,6 @@ def _measure(trainer: _Trainer, transport: WeightTransport, device: torch.device
 
 def _received(folder: Path, transport: WeightTransport, device: torch.device) -> dict[str, Tensor]:
     """Return the version's tensors on the device, as an engine gets them."""
-    if transport is WeightTransport.CUDA_IPC:
-        arrival, shards = buckets_receive(folder, memory_of(device))
-        assert not arrival.fallback, arrival.fallback
-        return shards_tensors(shards)
     weights_check(folder, version=VERSION)
     arrival = weights_receive(folder, transport, device=device.type)
     assert (arrival.transport, arrival.fallback) == (transport, "")

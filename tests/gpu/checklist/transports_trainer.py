@@ -10,15 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
-from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.fixtures.trainer_harness import JOB
 from tests.gpu.checklist.checking import stopwatch
 
@@ -55,7 +52,7 @@ class MadeTensors:
 
 
 def main(versions: Path, num_bytes: int) -> None:
-    shards = SealedShards(are_fingerprinted=True)
+    shards = SealedShards()
     with stopwatch() as watched:
         published = weights_publish(
             versions,
@@ -78,9 +75,7 @@ def main(versions: Path, num_bytes: int) -> None:
 def _offered(
     versions: Path, transport: WeightTransport, shards: SealedShards, manifest_sha256: str
 ) -> WeightOffers:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    settings = SenderSettings(memory=memory_of(device) if transport is WeightTransport.CUDA_IPC else None)
-    offers = WeightOffers(versions, transport, settings, has_cuda=device.type == "cuda")
+    offers = WeightOffers(versions, transport)
     offers.offer(shards.copy(), version=VERSION, manifest_sha256=manifest_sha256)
     return offers
 

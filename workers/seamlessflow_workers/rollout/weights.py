@@ -134,15 +134,10 @@ class WeightUpdates:
         self._parts = parts
         self._differing: frozenset[str] = frozenset()
 
-    def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> StagedUpdate:
-        """Read and check; nothing is changed. Raises WeightsError.
-
-        `tensors` are the contents of the path if the caller already has them.
-        """
+    def stage(self, path: Path) -> StagedUpdate:
+        """Read and check; nothing is changed. Raises WeightsError."""
         if is_adapter(path):
-            # Sums are computed where the folder's own weights are read.
-            on_host = None if tensors is None else {name: tensor.cpu() for name, tensor in tensors.items()}
-            changes = adapter_read(path, self._base, on_host)
+            changes = adapter_read(path, self._base)
             restored = self._differing - changes.keys()
             if self._takes_whole_modules:
                 restored |= self._beside(restored | changes.keys())
@@ -151,7 +146,7 @@ class WeightUpdates:
             )
             values = dict(adapted)
             return StagedUpdate(values, frozenset(changes), self._num_bytes(values))
-        values = read_tensors(path) if tensors is None else dict(tensors)
+        values = read_tensors(path)
         is_proven = is_proven_finite(path)
         check_all(
             values,
@@ -160,7 +155,7 @@ class WeightUpdates:
             parts=self._parts,
             is_proven_finite=is_proven,
         )
-        if tensors is None and is_proven:
+        if is_proven:
             self._bring_into_memory(path, values)
         is_own = path == self._folder
         return StagedUpdate(values, frozenset() if is_own else frozenset(values), self._num_bytes(values))
@@ -346,16 +341,10 @@ def _spread(value: Tensor, shape: tuple[int, ...], part: Part | None) -> Tensor:
     return whole
 
 
-def adapter_read(
-    folder: Path, base: BaseWeights, tensors: Mapping[str, Tensor] | None = None
-) -> dict[str, LowRank]:
-    """Return the changes by name of the weight. Raises WeightsError unless all of them fit the model.
-
-    `tensors` are the contents of the folder's file if the caller already has them.
-    """
+def adapter_read(folder: Path, base: BaseWeights) -> dict[str, LowRank]:
+    """Return the changes by name of the weight. Raises WeightsError unless all of them fit the model."""
     scale, rank = _read_config(folder / ADAPTER_CONFIG_NAME)
-    if tensors is None:
-        tensors = read_tensors(folder / ADAPTER_SHARD_NAME)
+    tensors = read_tensors(folder / ADAPTER_SHARD_NAME)
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
     if not names or tensors.keys() != {f"{name}{part}" for name in names for part in (_DOWN, _UP)}:
         raise WeightsError(

@@ -16,4 +16,3 @@ import seamlessflow_workers.train.distributed.rank_group
 import seamlessflow_workers.train.main
 import seamlessflow_workers.train.weight_offers
 import seamlessflow_workers.weights.transports.broadcast.sending
-import seamlessflow_workers.weights.transports.cuda_ipc.sending

@@ -11,10 +11,8 @@ import torch
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.train.step.process_group import training_device
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.weights.offering import WeightOffers
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import CudaMemory
 from seamlessflow_workers.weights.transports.sender import LOOPBACK, SenderSettings
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports_opened
 
@@ -30,7 +28,6 @@ def offers_open(versions: Path, spec: JobSpec) -> WeightOffers | None:
     settings = SenderSettings(
         listen_host=listen_host,
         host=os.environ.get("SEAMLESSFLOW_ADVERTISED_HOST") or listen_host,
-        memory=CudaMemory(training_device()) if transport is WeightTransport.CUDA_IPC else None,
     )
     return WeightOffers(versions, transport, settings, has_cuda=has_cuda)
 

@@ -24,10 +24,9 @@ class TensorEntry(msgspec.Struct, frozen=True, kw_only=True):
     shape: list[int]
 
 
-class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     num_bytes: int
-    fingerprint: str | None = None  # if engines can take the version from a GPU (`weights.fingerprint`)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

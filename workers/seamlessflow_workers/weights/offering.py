@@ -27,7 +27,6 @@ class WeightOffers:
     ) -> None:
         """`has_cuda`: whether this trainer computes on a GPU, which decides what `auto` opens."""
         self._versions = versions
-        self._is_fingerprinted = transport is WeightTransport.CUDA_IPC
         self._offered = Offered()
         offer_withdraw(versions)  # left by a trainer that is gone
         self.senders: tuple[Sender, ...] = tuple(
@@ -38,7 +37,7 @@ class WeightOffers:
 
     def shards(self) -> SealedShards:
         """Return an empty container that keeps the shards of a version while they are written."""
-        return SealedShards(are_fingerprinted=self._is_fingerprinted)
+        return SealedShards()
 
     def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
         """Offer this version from now on, instead of the previous one."""

@@ -32,8 +32,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     manifest_sha256: str
     token: str  # anyone who can read the artifacts may have the weights
     place: str  # the host, as far as shared memory reaches
-    socket: str | None = None  # ipc, cuda_ipc: name of an abstract unix socket
-    memory: str | None = None  # cuda_ipc: which GPU, as `transports.cuda_ipc.memory` names it
+    socket: str | None = None  # ipc: name of an abstract unix socket
     host: str = ""  # collective: where the trainer listens
     port: int = 0
     backend: WeightTransport | None = None  # nccl or gloo; None: no collective is offered
@@ -57,7 +56,6 @@ class Here:
 
     place: str
     device: str  # cpu or cuda
-    memory: str = ""  # named as in an offer
 
 
 class WeightsError(ValueError):

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from seamlessflow_workers.weights.fingerprint import Fingerprint
-
 _PIECE_BYTES = 16 * 1024**2
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -21,29 +19,20 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 class SealedShards:
     """Owns one descriptor per shard; may be used from several threads once its shards are complete."""
 
-    def __init__(
-        self, descriptors: Mapping[str, int] | None = None, *, are_fingerprinted: bool = False
-    ) -> None:
-        """Own the `descriptors` of complete shards. `are_fingerprinted`: whether `tee` makes fingerprints."""
+    def __init__(self, descriptors: Mapping[str, int] | None = None) -> None:
+        """Own the `descriptors` of complete shards."""
         self._descriptors = dict(descriptors or {})
-        self._are_fingerprinted = are_fingerprinted
-        self.fingerprints: dict[str, str] = {}  # by shard
 
     def tee(self, name: str, chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
         """Pass on the chunks of a shard and keep a copy, which is complete after the last chunk."""
         descriptor = self._create(name)
-        mark = Fingerprint() if self._are_fingerprinted else None
         for chunk in chunks:
-            if mark is not None:
-                mark.update(chunk)
             rest = memoryview(chunk).cast("B")
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             yield chunk
             del chunk, rest  # frees their memory before the next one is made
         self.seal(name)
-        if mark is not None:
-            self.fingerprints[name] = mark.show()
 
     def take(self, name: str, path: Path) -> None:
         """Keep a copy of a shard that another process has written to a file."""

@@ -196,9 +196,9 @@ class TrainSection(SpecSection):
     is small is lost in a sum of many micro-batches."""
     weight_transport: WeightTransport = WeightTransport.FILE
     """How engines get new weights. The weights are always written to files as well, and an engine reads the files if
-    its transport fails. `file`: only from the files; `ipc`: from the trainer's memory, on the same host; `cuda_ipc`:
-    from the GPU that trainer and engine share; `nccl`: by a broadcast between GPUs; `gloo`: by a broadcast between
-    CPUs; `auto`: by the first of `ipc` and `nccl` that the engine supports."""
+    its transport fails. `file`: only from the files; `ipc`: from the trainer's memory, on the same host; `nccl`: by a
+    broadcast between GPUs; `gloo`: by a broadcast between CPUs; `auto`: by the first of `ipc` and `nccl` that the
+    engine supports."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
     """Number of updates between checkpoints. A restarted trainer resumes from the newest checkpoint, so this limits how
     much training a crash can lose."""

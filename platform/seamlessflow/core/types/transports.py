@@ -4,12 +4,11 @@ from enum import StrEnum
 
 
 class WeightTransport(StrEnum):
-    """auto: the engine chooses. ipc: shared memory on one host. cuda_ipc: shared memory on one GPU. nccl: a broadcast
-    between GPUs. gloo: a broadcast between CPUs. file: no transport, engines read the files."""
+    """auto: the engine chooses. ipc: shared memory on one host. nccl: a broadcast between GPUs. gloo: a broadcast
+    between CPUs. file: no transport, engines read the files."""
 
     AUTO = "auto"
     FILE = "file"
     IPC = "ipc"
-    CUDA_IPC = "cuda_ipc"
     NCCL = "nccl"
     GLOO = "gloo"

@@ -99,7 +99,7 @@ def test_mixtures_of_experts_are_refused_on_a_cpu_only(tmp_path: Path) -> None:
 def weights_of(model: Path, *, is_tied: bool) -> WorkerWeights:
     text = SimpleNamespace(tie_word_embeddings=is_tied, num_hidden_layers=1)
     config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
-    return WorkerWeights(config, torch.device("cpu"), lambda shapes: {})
+    return WorkerWeights(config, lambda shapes: {})
 
 
 def tensors(value: float, *names: str) -> dict[str, Tensor]:

@@ -30,7 +30,6 @@ from seamlessflow_workers.rollout.serving.served_engine import (
     ServedEngine,
 )
 from seamlessflow_workers.weights.freed_memory import freed_memory_return
-from seamlessflow_workers.weights.offers import Arrival
 
 logger = logging.getLogger(__name__)
 
@@ -137,14 +136,6 @@ class EmbeddedEngine(ServedEngine):
             self.staged_bytes = [self._staged.num_bytes]
 
         await asyncio.to_thread(stage)
-
-    async def _stage_from_card(self, path: Path) -> Arrival:
-        def stage() -> Arrival:
-            arrival, self._staged = self._runner.stage_from_card(path)
-            self.staged_bytes = [self._staged.num_bytes] if self._staged is not None else []
-            return arrival
-
-        return await asyncio.to_thread(stage)
 
     async def _apply_staged(self) -> None:
         staged, self._staged = self._staged, None

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.core.guidance.masks import PackedMask
-from seamlessflow_workers.weights.offers import Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +94,6 @@ class ModelRunner(Protocol):
 
     def stage_weights(self, path: Path) -> StagedWeights:
         """Read and check. Raises WeightsError. Called from another thread than `step`."""
-        ...
-
-    def stage_from_card(self, path: Path) -> tuple[Arrival, StagedWeights | None]:
-        """Like `stage_weights`, from memory that the trainer shares; None if the arrival names a fallback."""
         ...
 
     def allocate_cache(self) -> None: ...

@@ -163,17 +163,12 @@ class ServedEngine(ABC):
         Raises WeightsError if they do not fit.
         """
         self._forget_staged()
-        if transport is WeightTransport.CUDA_IPC:
-            arrival = await self._stage_from_card(path)
-            if arrival.fallback:
-                await self._stage(path)
-        else:
-            arrival = await asyncio.to_thread(weights_receive, path, transport, device=self.settings.device)
-            try:
-                await self._stage(arrival.folder)
-            except BaseException:
-                arrival.close()
-                raise
+        arrival = await asyncio.to_thread(weights_receive, path, transport, device=self.settings.device)
+        try:
+            await self._stage(arrival.folder)
+        except BaseException:
+            arrival.close()
+            raise
         self._arrival, self._staged_path = arrival, path
         return arrival
 
@@ -197,13 +192,6 @@ class ServedEngine(ABC):
     @abstractmethod
     async def _stage(self, path: Path) -> None:
         """Read and check; nothing is changed. Raises WeightsError."""
-
-    @abstractmethod
-    async def _stage_from_card(self, path: Path) -> Arrival:
-        """Like `_stage`, from memory that the trainer shares with the device that computes here.
-
-        If that is impossible, nothing is staged and the arrival's `fallback` says why.
-        """
 
     @abstractmethod
     async def _apply_staged(self) -> None:

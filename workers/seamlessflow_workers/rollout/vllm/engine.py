@@ -10,13 +10,11 @@ import logging
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.serving.served_engine import (
     EngineFailedError,
@@ -27,15 +25,15 @@ from seamlessflow_workers.rollout.serving.served_engine import (
 )
 from seamlessflow_workers.rollout.vllm.metrics import render_metrics
 from seamlessflow_workers.rollout.vllm.outputs import sampling_params, sequence_take, versions_so_far
-from seamlessflow_workers.weights.offers import Arrival, WeightsError
+from seamlessflow_workers.weights.offers import WeightsError
 
 logger = logging.getLogger(__name__)
 
 # As in the embedded engine: with many streams, one wake-up per token costs more than the model.
 STREAM_PERIOD_S = 0.02
 WATCH_PERIOD_S = 0.5
-RECEIVE_POLL_S = 0.01
-Received = list[Any] | None  # see `weight_transfer.WeightFiles`
+STAGE_POLL_S = 0.01
+Staged = tuple[str, int]  # see `weight_transfer.WeightFiles`
 
 
 @dataclass(slots=True, eq=False)
@@ -235,28 +233,17 @@ class VllmEngine(ServedEngine):
         await self._llm.resume_generation()
 
     async def _stage(self, path: Path) -> None:
-        await self._stage_in_workers(path, is_on_card=False)
-
-    async def _stage_from_card(self, path: Path) -> Arrival:
-        """Receive in every worker; if one has to read the files, all of them do."""
-        arrivals = await self._stage_in_workers(path, is_on_card=True)
-        # The slowest, or one that has to read the files: then all of them do.
-        return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))
-
-    async def _stage_in_workers(self, path: Path, *, is_on_card: bool) -> list[Arrival]:
-        """Return how the version came to each worker, which goes on computing meanwhile. Raises WeightsError."""
-        await self._llm.collective_rpc("stage_weights_begin", args=(str(path), is_on_card))
-        came: list[Received] = []
-        while not came or None in came:
-            if came:
-                await asyncio.sleep(RECEIVE_POLL_S)
+        """Stage in every worker, which goes on computing meanwhile. Raises WeightsError."""
+        await self._llm.collective_rpc("stage_weights_begin", args=(str(path),))
+        staged: list[Staged | None] = []
+        while not staged or None in staged:
+            if staged:
+                await asyncio.sleep(STAGE_POLL_S)
             answers = await self._llm.collective_rpc("stage_weights_end")
-            came = [answer or former for answer, former in zip(answers, came or answers, strict=True)]
-        problems = [problem for *_, problem, _ in filter(None, came)]
-        self.staged_bytes = [num_bytes for *_, num_bytes in filter(None, came)]
-        if refusal := next(filter(None, problems), ""):
+            staged = [answer or former for answer, former in zip(answers, staged or answers, strict=True)]
+        self.staged_bytes = [num_bytes for _, num_bytes in filter(None, staged)]
+        if refusal := next((problem for problem, _ in filter(None, staged) if problem), ""):
             raise WeightsError(refusal)
-        return [Arrival(path, WeightTransport(way), *rest[:3]) for way, *rest in filter(None, came)]
 
     # Failures.
 

@@ -52,7 +52,7 @@ class StagedWeightTransfer(WeightTransferEngine[NothingToAgree, WhatIsStaged]):
         model: torch.nn.Module,
     ) -> None:
         super().__init__(config, vllm_config, device, model)
-        self.weights = WorkerWeights(self.model_config, device, lambda shapes: worker_parts(model, shapes))
+        self.weights = WorkerWeights(self.model_config, lambda shapes: worker_parts(model, shapes))
 
     def init_transfer_engine(self, init_info: NothingToAgree) -> None:
         pass
@@ -91,21 +91,11 @@ class WeightFiles:
         allocations = CuMemAllocator.get_instance().pointer_to_data.values()
         return bytes_kept(allocations, reserved_bytes=torch.cuda.memory_reserved())
 
-    def stage_weights_begin(self, path: str, is_on_card: bool) -> None:
-        self.weight_transfer_engine.weights.stage_begin(Path(path), is_on_card=is_on_card)
+    def stage_weights_begin(self, path: str) -> None:
+        self.weight_transfer_engine.weights.stage_begin(Path(path))
 
-    def stage_weights_end(self) -> list[Any] | None:
-        """Return [transport, bytes, seconds, why it fell back, what does not fit, bytes read]; None while they come."""
+    def stage_weights_end(self) -> tuple[str, int] | None:
+        """Return why the weights do not fit ("" if they do) and the bytes read; None while they are read."""
         weights = self.weight_transfer_engine.weights
-        staged = weights.stage_end()
-        if staged is None:
-            return None
-        arrival, problem = staged
-        return [
-            str(arrival.transport),
-            arrival.num_bytes,
-            arrival.seconds,
-            arrival.fallback,
-            problem,
-            weights.num_bytes,
-        ]
+        problem = weights.stage_end()
+        return None if problem is None else (problem, weights.num_bytes)

@@ -1,4 +1,4 @@
-"""What one vLLM worker loads next: takes safetensors files or a trainer's GPU memory and returns tensors by name.
+"""The weights that one vLLM worker loads next: takes safetensors files and returns tensors by name.
 
 Of most tensors, one worker of several needs only a part, and reads only that (`worker_parts`). There are two steps, so
 that a flaw is found before anything changes: staging reads and checks, in a thread of its own while the worker
@@ -12,71 +12,51 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from seamlessflow.core.model_tensors import is_beside_model
-from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, Parts, StagedUpdate, WeightUpdates
 from seamlessflow_workers.weights.model_folder import folder_shapes
-from seamlessflow_workers.weights.offers import Arrival, WeightsError
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
-from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
+from seamlessflow_workers.weights.offers import WeightsError
 
 Shape = tuple[int, ...]
 
 
 class WorkerWeights:
-    def __init__(
-        self, model_config: Any, device: torch.device, parts_of: Callable[[Mapping[str, Shape]], Parts]
-    ) -> None:
+    def __init__(self, model_config: Any, parts_of: Callable[[Mapping[str, Shape]], Parts]) -> None:
         """`model_config` is vLLM's. `parts_of`: which parts of tensors with these shapes the worker loads."""
         self._model_config = model_config
         self._parts_of = parts_of
-        self._device = device
         self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
         self._updates: WeightUpdates | None = None
         self._staged: StagedUpdate | None = None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
-        self._coming: Future[tuple[Arrival, str]] | None = None
+        self._coming: Future[str] | None = None
 
     @property
     def num_bytes(self) -> int:
         """The bytes that were read of what is staged."""
         return 0 if self._staged is None else self._staged.num_bytes
 
-    def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> str:
+    def stage(self, path: Path) -> str:
         """Read and check a file, a folder of shards or an adapter; return why it does not fit, or an empty string."""
         self._staged = None
         try:
-            self._staged = self._weight_updates().stage(path, tensors)
+            self._staged = self._weight_updates().stage(path)
         except WeightsError as error:
             return str(error)
         return ""
 
-    def stage_begin(self, path: Path, *, is_on_card: bool) -> None:
-        """Start to stage a version while the worker goes on computing: from its files, or from the trainer's GPU."""
-        self._coming = self._threads.submit(
-            self._come_from_card if is_on_card else self._come_from_files, path
-        )
+    def stage_begin(self, path: Path) -> None:
+        """Start to stage a version from its files, while the worker goes on computing."""
+        self._coming = self._threads.submit(self.stage, path)
 
-    def stage_end(self) -> tuple[Arrival, str] | None:
-        """Return how the version came and the answer of `stage`, once; None before, and afterwards."""
+    def stage_end(self) -> str | None:
+        """Return the answer of `stage`, once; None before, and afterwards."""
         if self._coming is None or not self._coming.done():
             return None
         coming, self._coming = self._coming, None
         return coming.result()
-
-    def _come_from_files(self, path: Path) -> tuple[Arrival, str]:
-        return Arrival(path, WeightTransport.FILE), self.stage(path)
-
-    def _come_from_card(self, path: Path) -> tuple[Arrival, str]:
-        try:
-            arrival, shards = buckets_receive(path, memory_of(self._device))
-            tensors = shards_tensors(shards)
-        except WeightsError as error:
-            return Arrival(path, WeightTransport.CUDA_IPC), str(error)
-        return arrival, "" if arrival.fallback else self.stage(path, tensors)
 
     def staged(self) -> dict[str, Tensor]:
         """Return the staged tensors by their names in a checkpoint. Raises WeightsError if nothing is staged."""

@@ -12,16 +12,13 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import TIMEOUT_S, Ask, Offer, Refusal
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-
-if TYPE_CHECKING:  # its module imports torch
-    from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +36,6 @@ def _nothing() -> None:
 class SenderSettings:
     listen_host: str = LOOPBACK  # the address of this host to listen on
     host: str = LOOPBACK  # the address at which others reach it
-    memory: "BucketMemory | None" = None  # shared with engines, for cuda_ipc
     gather_s: float = GATHER_S
     timeout_s: float = TIMEOUT_S
     max_engines: int = MAX_ENGINES

@@ -27,7 +27,7 @@ _NOT_OFFERED = "the trainer does not offer it"
 class Transport:
     problem: Problem
     send: Send | None = None  # None: nothing to open, since the files are always written
-    receive: Receive | None = None  # None: it does not give shards in the host's memory
+    receive: Receive | None = None  # None: engines read the files
     needs_cuda: bool = False  # whether the trainer must compute on CUDA
 
 
@@ -41,16 +41,6 @@ def _unless_on_one_host(offer: Offer, here: Here) -> str:
     return "" if offer.place == here.place else "trainer and engine are on different hosts"
 
 
-def _unless_on_one_card(offer: Offer, here: Here) -> str:
-    if offer.memory is None:
-        return _NOT_OFFERED
-    if problem := _unless_on_one_host(offer, here):
-        return problem
-    if offer.memory == here.memory:
-        return ""
-    return f"the trainer shares memory of {offer.memory}, but this engine computes in that of {here.memory}"
-
-
 def _unless_nccl(offer: Offer, here: Here) -> str:
     if here.device != "cuda":
         return f"this engine computes on {here.device}"
@@ -59,12 +49,6 @@ def _unless_nccl(offer: Offer, here: Here) -> str:
 
 def _unless_gloo(offer: Offer, _here: Here) -> str:
     return "" if offer.backend is WeightTransport.GLOO else _NOT_OFFERED
-
-
-def _cuda_ipc_send(offered: Offered, settings: SenderSettings) -> Sender:
-    from seamlessflow_workers.weights.transports.cuda_ipc.sending import CudaIpcSender
-
-    return CudaIpcSender(offered, settings)
 
 
 def _broadcast_send(offered: Offered, settings: SenderSettings, *, backend: WeightTransport) -> Sender:
@@ -79,8 +63,6 @@ TRANSPORTS: Mapping[WeightTransport, Transport] = {
     WeightTransport.IPC: Transport(
         problem=_unless_on_one_host, send=SharedMemorySender, receive=shards_take_over
     ),
-    # Engines receive these as tensors: `cuda_ipc.receiving.buckets_receive`.
-    WeightTransport.CUDA_IPC: Transport(problem=_unless_on_one_card, send=_cuda_ipc_send, needs_cuda=True),
     WeightTransport.NCCL: Transport(
         problem=_unless_nccl,
         send=partial(_broadcast_send, backend=WeightTransport.NCCL),
@@ -93,7 +75,7 @@ TRANSPORTS: Mapping[WeightTransport, Transport] = {
         receive=partial(shards_join, backend=WeightTransport.GLOO),
     ),
 }
-# The transports of `auto`. Never cuda_ipc (decision 0022), and gloo only if the job names it.
+# The transports of `auto`; gloo only if the job names it.
 BEST_FIRST = (WeightTransport.IPC, WeightTransport.NCCL)
 
 

@@ -18,9 +18,6 @@ from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCac
 from seamlessflow_workers.rollout.engine.model.sampling import sample
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
 from seamlessflow_workers.rollout.weights import StagedUpdate, WeightUpdates
-from seamlessflow_workers.weights.offers import Arrival
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
-from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 
 
 class Decoder(Protocol):
@@ -193,13 +190,6 @@ class TorchRunner:
 
     def stage_weights(self, path: Path) -> _StagedDecoderWeights:
         return _StagedDecoderWeights(self._decoder, self._updates, self._updates.stage(path))
-
-    def stage_from_card(self, path: Path) -> tuple[Arrival, _StagedDecoderWeights | None]:
-        arrival, shards = buckets_receive(path, memory_of(self._decoder.device))
-        if arrival.fallback:
-            return arrival, None
-        update = self._updates.stage(path, shards_tensors(shards))
-        return arrival, _StagedDecoderWeights(self._decoder, self._updates, update)
 
     def allocate_cache(self) -> None:
         self.cache.allocate()

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-import msgspec
-
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 from seamlessflow_workers.weights.manifest import (
     ADAPTER_CONFIG_NAME,
@@ -144,10 +142,7 @@ def _write(
     elsewhere = [name for name in order.shards if name not in kept]  # written by other processes
     with ThreadPoolExecutor(NUM_AT_ONCE) as threads:
         list(threads.map(lambda name: sealed.take(name, Path(order.folder) / name), elsewhere))
-    return {
-        name: msgspec.structs.replace(entry, fingerprint=sealed.fingerprints.get(name))
-        for name, entry in entries.items()
-    }
+    return entries
 
 
 def _put_in_place(temporary: Path, target: Path, manifest: bytes) -> None:

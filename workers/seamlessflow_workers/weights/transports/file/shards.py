@@ -168,15 +168,13 @@ class _Shard:
     def write(self, sealed: SealedShards | None) -> ShardEntry:
         chunks = self._chunks()
         try:
-            entry = write_durably(self._path, chunks if sealed is None else sealed.tee(self.name, chunks))
+            return write_durably(self._path, chunks if sealed is None else sealed.tee(self.name, chunks))
         except BaseException:
             with self._lock:  # whoever fetches goes on, because other ranks may count on it
                 self._has_failed = True
                 while self._num_held:
                     self._release()
             raise
-        mark = None if sealed is None else sealed.fingerprints.get(self.name)
-        return msgspec.structs.replace(entry, fingerprint=mark)
 
     def _chunks(self) -> Iterator[bytes | memoryview]:
         yield self._head
