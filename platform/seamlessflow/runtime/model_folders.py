@@ -62,6 +62,8 @@ def _index_problems(folder: Path, shapes: Mapping[str, Mapping[str, Shape]]) -> 
     except InvalidJsonFile as error:
         yield f"{INDEX} has no weight_map that can be read: {error}"
         return
+    if not places:
+        yield f"{INDEX} has a weight_map that names no file"
     lacking = [str(file) for file in dict.fromkeys(map(str, places.values())) if file not in shapes]
     if lacking:
         yield f"{INDEX} names {', '.join(lacking[:_NUM_NAMED])}, which the folder lacks"

@@ -123,6 +123,8 @@ PLACES = {name: file for file, shapes in HALVES.items() for name in shapes}
         (weights(lambda shapes: shapes.update({"model.norm.weight": (17,)})), "norm.weight has the shape [17]"),
         (weights(lambda shapes: shapes.clear()), "too large for the 0 numbers"),
         (sharded({}, shards=HALVES), f"{INDEX} has no weight_map"),
+        (sharded({"weight_map": {}}, shards=HALVES), f"{INDEX} has a weight_map that names no file"),
+        (lambda folder: (folder / "config.json").write_text("\ufeff{}"), "begins with a byte order mark"),
         (sharded({"weight_map": [1]}, shards=HALVES), f"{INDEX} has no weight_map"),
         (
             sharded({"weight_map": {**PLACES, "a": "model-3.safetensors"}}, shards=HALVES),
@@ -154,6 +156,7 @@ def test_what_cannot_be_loaded_is_named_with_its_file(tmp_path: Path, damage: Br
         weights(lambda shapes: shapes.update({"model.layers.2.mtp.weight": (3,)})),  # predicts a token more
         weights(lambda shapes: shapes.update({"empty": (0, 7)})),
         sharded({"metadata": {"total_size": 1}, "weight_map": PLACES}, shards=HALVES),
+        config(time_step_limit=[0.0, float("inf")], clip=float("nan")),  # as configs of Mamba models have it
         config(num_experts=None, intermediate_size=32, rope_theta=10000),
         config(model_type="gemma3", num_hidden_layers=None, text_config={"model_type": "gemma3_text"}),
         config(quantization_config={"quant_method": "gptq"}, vocab_size=99999),  # refused by its method

@@ -164,6 +164,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "more tokens": {"extra_special_tokens": ["<|new|>", "<|user|>"], "image_token": "<image>"},
     "named tokens": {"extra_special_tokens": {"boi_token": "What"}},
     "older names": {"additional_special_tokens": ["brief", "<|end|>"], "pad_token": "is"},
+    "both names": {
+        "additional_special_tokens": ["brief"],
+        "extra_special_tokens": {"boi_token": "What"},
+    },
+    "newer name wins": {"additional_special_tokens": ["brief"], "extra_special_tokens": ["What"]},
     "declared": {
         "added_tokens_decoder": {
             "999": declared("user"),

@@ -42,7 +42,7 @@ def text_added(
     """
     ending = _ending(known, end_texts)
     if ending is None:
-        return _added_after_opener(full, known, family, sampled_end) if family.ends_with_opener else None
+        return _added_after_open_end(full, known, family, end_texts, sampled_end)
     added = _added_after(full, known, ending, family, sampled_end)
     if added is not None:
         return added
@@ -83,13 +83,18 @@ def _added_after(full: str, known: str, ending: _Ending, family: Family, sampled
     return None
 
 
-def _added_after_opener(full: str, known: str, family: Family, sampled_end: str) -> str | None:
-    """Return what follows an answer that the template does not end: the sampled mark, if the next turn opens with it.
+def _added_after_open_end(
+    full: str, known: str, family: Family, end_texts: Sequence[str], sampled_end: str
+) -> str | None:
+    """Return what follows an answer that the template leaves open: it writes the mark once something follows.
 
-    If the next turn opens otherwise, the sampled mark stays and that turn's own mark follows.
+    In some families the next turn opens with the mark that the model samples. If it opens otherwise, the sampled mark
+    stays and that turn's own mark follows.
     """
     begin = _position_after(full, known, family)
-    return None if begin is None else full[begin:].removeprefix(sampled_end)
+    if begin is None or not (family.ends_with_opener or full.startswith(tuple(end_texts), begin)):
+        return None
+    return full[begin:].removeprefix(sampled_end)
 
 
 def _position_after(full: str, known: str, family: Family) -> int | None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from tokenizers import AddedToken, Tokenizer
 
 from seamlessflow.core.chat_templates import DEFAULT, ChosenTemplates, NoChatTemplate, templates_choose
+from seamlessflow.runtime.json_files import CONFIG_BOUNDS, InvalidJsonFile, json_file_read
 
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
@@ -30,8 +30,8 @@ def json_read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        value = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
+        value = json_file_read(path, CONFIG_BOUNDS)
+    except InvalidJsonFile as error:
         raise ModelUnusable(f"{path.name} of the model folder is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelUnusable(f"{path.name} of the model folder is not a JSON object")
@@ -78,6 +78,11 @@ def special_tokens(settings: Mapping[str, Any], padding: Mapping[str, Any] | Non
 def tokenizer_read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, str]]:
     """Return the tokenizer and its special tokens by name. Raises ModelUnusable."""
     source = folder / "tokenizer.json"
+    if versions := settings.get("fast_tokenizer_files"):
+        raise ModelUnusable(
+            f"tokenizer_config.json of the model folder names {versions!r} as fast_tokenizer_files, of which "
+            "transformers chooses by its own release; keep one tokenizer.json and leave the setting out"
+        )
     if not source.is_file():
         raise ModelUnusable(
             f"the model folder {folder} has no tokenizer.json; AutoTokenizer.from_pretrained(...) and then "
@@ -106,8 +111,9 @@ def _add_tokens(
         token.special = token.special or token.content in names
     tokenizer.add_tokens(wanted)
     texts = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    more = settings.get("extra_special_tokens") or settings.get("additional_special_tokens") or []
-    values = [*map(settings.get, named), *named.values(), *(more if isinstance(more, list) else ())]
+    extra = settings.get("extra_special_tokens")
+    more = extra if extra and isinstance(extra, list) else settings.get("additional_special_tokens") or []
+    values = [*map(settings.get, named), *named.values(), *more]
     special = {_content(value): _as_special(value) for value in values if value}
     tokenizer.add_tokens([token for text, token in special.items() if text not in texts])
 

@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from seamlessflow.core.families import ModelFamily, family_find
+from seamlessflow.core.model_config import text_config_of
 from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.model_files import (
@@ -124,7 +125,8 @@ def _beginning(tokenizer: Tokenizer) -> bytes:
 def _end_ids(path: Path, named: Mapping[str, str], tokenizer: Tokenizer) -> tuple[int, ...]:
     ids: list[Any] = [tokenizer.token_to_id(named["eos_token"])] if "eos_token" in named else []
     for name in ("generation_config.json", "config.json"):
-        value = json_read(path / name).get("eos_token_id")
-        ids += value if isinstance(value, list) else [value]
-    known = (i for i in ids if isinstance(i, int) and i >= 0)
+        found = json_read(path / name)
+        for value in (found.get("eos_token_id"), text_config_of(found).get("eos_token_id")):
+            ids += value if isinstance(value, list) else [value]
+    known = (i for i in ids if type(i) is int and i >= 0)
     return tuple(dict.fromkeys(i for i in known if tokenizer.id_to_token(i)))

@@ -28,7 +28,6 @@ def test_the_next_opener_ends_a_turn_of_glm(sampled_end: str, expected: str) -> 
     known = "<sop><|user|>A?<|assistant|>a"
     full = known + "<|user|>B?<|assistant|>"
     assert added(ModelFamily.GLM, full, known, GLM_ENDS, sampled_end) == expected
-    assert added(ModelFamily.HERMES, full, known, GLM_ENDS, sampled_end) is None
 
 
 @pytest.mark.parametrize("sampled_end, expected", [("<|return|>", "<|start|>"), ("", "<|end|><|start|>")])

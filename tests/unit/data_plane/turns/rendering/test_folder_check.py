@@ -79,6 +79,12 @@ def test_a_template_that_serves_no_turn_is_refused(template: object, word: str, 
         ("tokenizer.json", "{}", "tokenizer.json"),
         ("tokenizer_config.json", "[1", "not JSON"),
         ("tokenizer_config.json", "[]", "not a JSON object"),
+        ("tokenizer_config.json", "\ufeff{}", "byte order mark"),
+        (
+            "tokenizer_config.json",
+            '{"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}',
+            "fast_tokenizer_files",
+        ),
         ("tokenizer_config.json", json.dumps({"chat_template": TEMPLATE}), "end-of-turn"),
         ("tokenizer_config.json", json.dumps({"chat_template": TEMPLATE, "eos_token": 3}), "3 where a token"),
         (

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, pre_tokenizers, processors
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
+from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import PromptRequest, prompt_make
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
@@ -195,6 +196,29 @@ def test_a_mark_that_ends_no_turn_may_precede_it(tmp_path: Path) -> None:
     assert (drift, tokens[:13]) == (Drift.CLEAN, "Ċ<|im_start|>")
 
 
+OPEN_ENDS = [  # the mark that ends an answer is only written once something follows, as by Qwen1.5
+    (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+        "{% if not loop.last or add_generation_prompt %}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
+    (
+        "{% for m in messages %}{% if not loop.first %}<|im_end|>\n{% endif %}<|im_start|>{{ m.role }}\n"
+        "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
+    ),
+]
+
+
+@pytest.mark.parametrize("template", OPEN_ENDS)
+@pytest.mark.parametrize("end", ["<|im_end|>", ""])
+def test_an_answer_that_the_template_ends_later_begins_no_branch(
+    end: str, template: str, tmp_path: Path
+) -> None:
+    drift, tokens = followed(load(written(tmp_path, template)), end)
+    opened = "Ċ<|im_start|>userĊSure?"
+    assert (drift, tokens.startswith(("" if end else "<|im_end|>") + opened)) == (Drift.CLEAN, True)
+
+
 def test_text_after_an_answer_does_not_begin_a_text(tmp_path: Path) -> None:
     folder = retokenised(
         written(tmp_path), pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
@@ -222,3 +246,41 @@ def test_a_raw_prompt_begins_as_the_tokenizer_begins_texts(tmp_path: Path) -> No
     ids = memoryview(prompt_make(text, request).new_ids).cast("i").tolist()
     assert ids == [0, *text.ids("1 + 1")]
     assert not prompt(text, ASKED).startswith("<|endoftext|>")
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("config.json", '{"time_step_limit": [0.0, Infinity], "x": NaN}'),
+        ("generation_config.json", '{"temperature": -Infinity}'),
+        ("config.json", '{"model_max_length": 1000000000000000019884624838656}'),
+    ],
+)
+def test_numbers_that_only_python_reads_are_no_fault(name: str, content: str, tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    (folder / name).write_text(content)
+    try:
+        ends: object = load(folder).end_texts
+    except ModelUnusable as error:
+        ends = error
+    assert ends == ("<|im_end|>",)
+
+
+@pytest.mark.parametrize(
+    "config, wanted",
+    [
+        ({"text_config": {"eos_token_id": 2}}, ("<|im_end|>",)),
+        ({"text_config": {"eos_token_id": [2, 0]}, "eos_token_id": 0}, ("<|endoftext|>", "<|im_end|>")),
+        ({"eos_token_id": [True, 2, "0", -1, 10**9]}, ("<|im_end|>",)),
+    ],
+)
+def test_the_marks_that_end_a_turn_stand_in_several_forms(
+    config: dict[str, Any], wanted: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = changed(written(tmp_path), eos_token=None)
+    (folder / "config.json").write_text(json.dumps(config))
+    try:
+        ends: object = load(folder).end_texts
+    except ModelUnusable as error:
+        ends = error
+    assert ends == wanted
