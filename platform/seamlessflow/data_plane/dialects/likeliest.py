@@ -1,13 +1,14 @@
 """The logprobs of an answer's tokens, and the likeliest tokens in each place, for the dialects that show them."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from seamlessflow.core.protocol.openai_chat import TokenLogprob, TopLogprob
-from seamlessflow.data_plane.turns.rendering.token_bytes import token_bytes
+from seamlessflow.data_plane.turns.rendering.token_bytes import REPLACEMENT, token_bytes
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 NO_TOKEN = -1  # an engine's word for a place where fewer tokens were possible
@@ -36,17 +37,29 @@ def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[Piece]]:
         np.frombuffer(bytes(raw), dtype=kind).reshape(progress.num_tokens, -1)[start:]
         for raw, kind in zip(source, ("<i4", "<f4"), strict=True)
     )
-    for row, logprobs in zip(ids, values, strict=True):
-        is_known = row != NO_TOKEN
-        yield pieces(tokenizer, row[is_known].tolist(), logprobs[is_known].tolist())
+    for number, (row, logprobs) in enumerate(zip(ids, values, strict=True), start):
+        row, logprobs = row[row != NO_TOKEN].tolist(), logprobs[row != NO_TOKEN].tolist()
+        yield pieces(tokenizer, row, logprobs, num_first=0 if number else len(row))
 
 
-def pieces(tokenizer: Tokenizer, ids: list[int], logprobs: list[float]) -> list[Piece]:
-    texts = tokenizer.decode_batch([[token] for token in ids], skip_special_tokens=False)
+def pieces(tokenizer: Tokenizer, ids: list[int], logprobs: list[float], *, num_first: int = 0) -> list[Piece]:
+    """Return what the tokens stand for. num_first: how many of them begin the answer, or may begin it.
+
+    Tokenizers of the SentencePiece kind drop the space with which a text begins. So a token is decoded behind another,
+    itself, unless it begins the answer.
+    """
+    decode = partial(tokenizer.decode_batch, skip_special_tokens=False)
+    alone, twice = decode([[token] for token in ids]), decode([[token] * 2 for token in ids[num_first:]])
+    texts = alone[:num_first] + list(map(_behind, alone[num_first:], twice))
     return [
         Piece(token, text, token_bytes(tokenizer, token, text), logprob)
         for token, text, logprob in zip(ids, texts, logprobs, strict=True)
     ]
+
+
+def _behind(alone: str, twice: str) -> str:
+    """Return a token's text behind another one, from its text alone and twice. Halves of characters stay apart."""
+    return twice[len(alone) :] if twice.startswith(alone) and REPLACEMENT not in alone else alone
 
 
 def token_logprobs(turn: Turn, choice: Choice, start: int) -> list[TokenLogprob]:
@@ -63,7 +76,9 @@ def token_logprobs(turn: Turn, choice: Choice, start: int) -> list[TokenLogprob]
             top_logprobs=[_top(one) for one in likeliest_here],
         )
         for piece, likeliest_here in zip(
-            pieces(turn.session.job.text.tokenizer, ids, values), tops, strict=True
+            pieces(turn.session.job.text.tokenizer, ids, values, num_first=0 if start else 1),
+            tops,
+            strict=True,
         )
     ]
 

@@ -83,7 +83,8 @@ class CompletionReply:
         start = self._num_logprobs[choice.index]
         ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
         values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
-        found = pieces(self._turn.session.job.text.tokenizer, ids, values)
+        tokenizer = self._turn.session.job.text.tokenizer
+        found = pieces(tokenizer, ids, values, num_first=0 if start else 1)
         lengths = (len(piece.text) for piece in found)
         offsets = np.cumsum([self._num_chars[choice.index], *lengths]).tolist()
         self._num_logprobs[choice.index] += len(ids)

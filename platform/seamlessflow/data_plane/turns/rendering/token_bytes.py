@@ -8,13 +8,13 @@ import re
 
 from tokenizers import Tokenizer
 
-_REPLACEMENT = "\ufffd"
+REPLACEMENT = "\ufffd"
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def token_bytes(tokenizer: Tokenizer, token_id: int, text: str) -> bytes:
     """Return the bytes of a token whose own text is `text`. The bytes of an answer's tokens join to its text."""
-    if _REPLACEMENT not in text:
+    if REPLACEMENT not in text:
         return text.encode()
     written = tokenizer.id_to_token(token_id) or ""
     if fallback := _FALLBACK.fullmatch(written):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
 
 from seamlessflow.data_plane.dialects.likeliest import pieces
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText, Detokenizer
@@ -83,6 +84,26 @@ def test_the_bytes_of_tokens_join_to_the_text(text: ModelText) -> None:
     ids = text.tokenizer.encode(said, add_special_tokens=False).ids
     found = pieces(text.tokenizer, ids, [0.0] * len(ids))
     assert b"".join(piece.raw for piece in found) == said.encode()
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decoders.Metaspace(),
+        decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        ),
+    ],
+)
+def test_a_space_before_a_word_is_one_of_its_bytes(decoder: decoders.Decoder) -> None:
+    """SentencePiece's words bring their space along, but as the beginning of a text they lose it."""
+    words = ["a", "▁is", "▁", "▁▁", "is", "▁is"]
+    vocabulary = {word: n for n, word in enumerate(dict.fromkeys(words))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, "a"))
+    tokenizer.decoder = decoder
+    ids = [vocabulary[word] for word in words]
+    found = pieces(tokenizer, ids, [0.0] * len(ids))
+    assert b"".join(piece.raw for piece in found).decode() == tokenizer.decode(ids) == "a is   is is"
 
 
 def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 from enum import Enum, auto
 
 _OUTSIDE = re.compile(r"[\s,:0-9eE+.\-truefalsn]*")  # numbers, words and what separates values
-_IN_STRING = re.compile(r'(?:[^"\\\x00-\x1f]+|\\["\\/bfnrtu])*')
+_IN_STRING = re.compile(r'(?:[^"\\]+|\\["\\/bfnrtu])*')
 _SPACE = re.compile(r"\s*")
 _NEXT = ",:]}"  # what may follow a string
 

@@ -13,6 +13,7 @@ import msgspec
 
 from seamlessflow.core.guidance.tagged_values import resolved, typed_value
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
+from seamlessflow.data_plane.turns.rendering.parsers.json_calls import json_calls
 from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax, Reader
 from seamlessflow.data_plane.turns.rendering.parsers.tagged_text import (
     MAX_ENDS,
@@ -23,9 +24,10 @@ from seamlessflow.data_plane.turns.rendering.parsers.tagged_text import (
     tags,
 )
 
-_HEAD = re.compile(r"\s*<function=([^<>\n]+)>")
+_HEAD = re.compile(r"\s*<function=[\"']?([^<>\n\"']+)[\"']?>")
 _TAIL = re.compile(r"</function>(?=\s*(?:<function=|\Z))\s*")
-_QWEN = tags(r"<parameter=([^<>\n]+)>", "</parameter>")
+_END = "</function>"
+_QWEN = tags(r"<parameter=[\"']?([^<>\n\"']+)[\"']?>", "</parameter>")
 _GLM_NAME = re.compile(r"\s*([^\s<>]+)\s*")
 _GLM = tags(r"<arg_key>([^<>]*)</arg_key>\s*<arg_value>", "</arg_value>")
 
@@ -47,7 +49,11 @@ class _TagScan:
 
 
 def _qwen_calls(body: str, tools: Tools, *, is_strict: bool = True) -> list[ToolCall] | None:
-    if not body.rstrip().endswith("</function>"):
+    if _HEAD.match(body) is None:
+        return json_calls(body, tools)  # as Hermes writes them: models of this family were trained on both
+    if not is_strict and _lacks_end(body):
+        body += _END
+    if not body.rstrip().endswith(_END):
         return None
     found = functions(body, _HEAD, _TAIL, _QWEN, is_strict=is_strict)
     if found is None:
@@ -56,10 +62,16 @@ def _qwen_calls(body: str, tools: Tools, *, is_strict: bool = True) -> list[Tool
     return [ToolCall(name, _arguments(_without_line_breaks(pairs), name, tools)) for name, pairs in found]
 
 
+def _lacks_end(body: str) -> bool:
+    """Return whether only the closing tag of the function is missing: its last argument has ended, or it has none."""
+    head, whole = _HEAD.match(body), body.rstrip()
+    return whole.endswith(_QWEN.closing) or (head is not None and head.end() == len(whole))
+
+
 def _glm_calls(body: str, tools: Tools, *, is_strict: bool = True) -> list[ToolCall] | None:
     head = _GLM_NAME.match(body)
-    if head is None:
-        return None
+    if head is None or body.lstrip().startswith(("{", "[")):
+        return json_calls(body, tools)
     name = head.group(1)
     pairs = (strict_pairs if is_strict else loose_pairs)(body[head.end() :], _GLM)
     return None if pairs is None else [ToolCall(name, _arguments(pairs, name, tools))]

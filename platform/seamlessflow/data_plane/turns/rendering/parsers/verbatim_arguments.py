@@ -9,10 +9,8 @@ the separator, then the name, and fence the arguments as a block of JSON. Kimi K
 import re
 from collections.abc import Callable
 
-import msgspec
-
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
-from seamlessflow.data_plane.turns.rendering.parsers.json_calls import call_of, verbatim_arguments
+from seamlessflow.data_plane.turns.rendering.parsers.json_calls import json_calls, verbatim_arguments
 from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax
 
 _DEEPSEEK = re.compile(r"\s*(?P<name>[\w.-]+)\s*<｜tool▁sep｜>(?P<arguments>.*)", re.DOTALL)
@@ -43,17 +41,7 @@ def _reader(pattern: re.Pattern[str]) -> Callable[[str, Tools], list[ToolCall] |
 
 def _mistral_calls(body: str, tools: Tools) -> list[ToolCall] | None:
     """Return the call of a header with arguments, or the calls of a JSON array or object."""
-    return _read_mistral(body, tools) or _mistral_array(body, tools)
-
-
-def _mistral_array(body: str, tools: Tools) -> list[ToolCall] | None:
-    try:
-        values = msgspec.json.decode(body.strip())
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    calls = [call_of(value, tools) for value in (values if isinstance(values, list) else [values])]
-    known = [call for call in calls if call is not None]
-    return known if len(known) == len(calls) else None
+    return _read_mistral(body, tools) or json_calls(body, tools)
 
 
 _read_mistral = _reader(_MISTRAL)

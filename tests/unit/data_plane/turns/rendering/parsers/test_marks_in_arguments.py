@@ -201,6 +201,9 @@ LOOSE = [
     ("<function=edit><parameter=a>x<parameter=b>y</parameter></function>", {"a": "x", "b": "y"}),
     ("<function=edit>\n<parameter=a>\nx\n</parameter>\n<parameter=b>\ny\n</function>", {"a": "x", "b": "y"}),
     ("<function=edit>\n<parameter=a>\nx\n</function>", {"a": "x"}),
+    ("<function=edit>\n<parameter=a>\nx\n</parameter>\n", {"a": "x"}),
+    ("<function=edit>\n", {}),
+    ("<function=\"edit\">\n<parameter='a'>\nx\n</parameter>\n</function>", {"a": "x"}),
 ]
 
 
@@ -243,6 +246,71 @@ def test_text_that_names_a_function_stays_text() -> None:
         assert (parsed.content, calls_of(parsed)) == (text, [("edit", {"a": "1"})])
 
 
+BREAKS = {"a": "x\n\ty </tool_call> z"}  # of lines, which models write into JSON as they are
+
+
+@pytest.mark.parametrize(
+    "family, text",
+    [
+        (ModelFamily.HERMES, '<tool_call>{"name": "edit", "arguments": %s}</tool_call>'),
+        (ModelFamily.LLAMA3, '{"name": "edit", "parameters": %s}'),
+        (ModelFamily.MISTRAL, "[TOOL_CALLS]edit[ARGS]%s"),
+        (ModelFamily.MISTRAL, '[TOOL_CALLS][{"name": "edit", "arguments": %s}]'),
+        (ModelFamily.DEEPSEEK_V31, "<｜tool▁call▁begin｜>edit<｜tool▁sep｜>%s<｜tool▁call▁end｜>"),
+        (
+            ModelFamily.KIMI_K2,
+            "<|tool_call_begin|>functions.edit:0<|tool_call_argument_begin|>%s<|tool_call_end|>",
+        ),
+        (ModelFamily.GPT_OSS, "<|channel|>commentary to=functions.edit<|message|>%s<|call|>"),
+    ],
+)
+def test_line_breaks_in_json_end_no_call(family: ModelFamily, text: str) -> None:
+    text %= json.dumps(BREAKS).replace("\\n", "\n").replace("\\t", "\t")
+    parsed = parse(family, text)
+    assert (parsed.content, calls_of(parsed)) == ("", [("edit", BREAKS)])
+    for cut in range(1, len(text)):
+        assert parse(family, text, [cut]) == parsed
+
+
+@pytest.mark.parametrize("family", [ModelFamily.HERMES, ModelFamily.QWEN3_CODER, ModelFamily.GLM])
+@pytest.mark.parametrize(
+    "inside, num_calls",
+    [
+        ('{"name":"look","arguments":{"a":"1"}}', 1),
+        ('[{"name":"look","arguments":{"a":"1"}},{"name":"look","arguments":{"a":"1"}}]', 2),
+        ('\n{"name":"look","arguments":{"a":"1"}}\n{"name":"look","arguments":{"a":"1"}}\n', 2),
+    ],
+)
+def test_json_between_the_marks_of_a_call_is_one_or_several(
+    family: ModelFamily, inside: str, num_calls: int
+) -> None:
+    parsed = parse(family, f"<tool_call>{inside}</tool_call>")
+    assert (parsed.content, calls_of(parsed)) == ("", [("look", {"a": "1"})] * num_calls)
+
+
+@pytest.mark.parametrize("value", ['"\\ud83d"', "NaN", "-Infinity"])
+@pytest.mark.parametrize(
+    "family, text",
+    [
+        (ModelFamily.LLAMA3, '{"name": "look", "parameters": {"a": %s}}'),
+        (ModelFamily.HERMES, '<tool_call>{"name": "look", "arguments": {"a": %s}}</tool_call>'),
+        (ModelFamily.MISTRAL, '[TOOL_CALLS]look[ARGS]{"a": %s}'),
+    ],
+)
+def test_what_no_json_text_holds_stays_text(family: ModelFamily, text: str, value: str) -> None:
+    try:
+        shown: object = parse(family, text % value).content
+    except UnicodeEncodeError as error:
+        shown = error
+    assert shown == text % value
+
+
+@pytest.mark.parametrize("more", ['"note": "keep"', '"description": "Looks."', '"age": 36'])
+def test_llama_answers_with_more_than_a_call_are_no_call(more: str) -> None:
+    text = f'{{"name": "look", "parameters": {{"a": "1"}}, {more}}}'
+    assert (parse(ModelFamily.LLAMA3, text).content, parse(ModelFamily.LLAMA3, text).tool_calls) == (text, [])
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -264,6 +332,7 @@ def test_json_that_only_has_a_name_is_no_call(text: str) -> None:
         (ModelFamily.LLAMA3, '{"name": "look", "parameters": null}'),
         (ModelFamily.LLAMA3, '{"name": "look"}'),
         (ModelFamily.HERMES, '<tool_call>{"name": "look", "arguments": null}</tool_call>'),
+        (ModelFamily.HERMES, '<tool_call>{"name": "look", "arguments": []}</tool_call>'),
         (ModelFamily.MISTRAL, '[TOOL_CALLS][{"name": "look", "arguments": null}]'),
         (ModelFamily.MISTRAL, "[TOOL_CALLS]look[ARGS]null"),
         (ModelFamily.DEEPSEEK_V31, "<｜tool▁call▁begin｜>look<｜tool▁sep｜>null<｜tool▁call▁end｜>"),
