@@ -16,6 +16,7 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import JSON
 from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait, role_report
 from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
+from seamlessflow.runtime.listening import listeners
 from seamlessflow.runtime.logs import log_to_stderr
 
 BACKLOG = 4096
@@ -56,7 +57,8 @@ def main() -> int:
         proxy_headers=False,  # nobody asks for the client's address
     )
     server = uvicorn.Server(config)
-    server.run(None if arguments.fd is None else [socket.socket(fileno=arguments.fd)])
+    inherited = None if arguments.fd is None else socket.socket(fileno=arguments.fd)
+    server.run(listeners(config, inherited))
     return 0 if server.started else 1
 
 
