@@ -160,7 +160,7 @@ class Gateway:
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
         planner = TurnPlanner(helpers)
-        entry = TurnEntry(SessionBounds.of(settings), TurnGate(), PacedRefusals(time.monotonic))
+        entry = TurnEntry(SessionBounds.of(settings), TurnGate(time.monotonic), PacedRefusals(time.monotonic))
 
         def turn_route(dialect: Dialect[Any]) -> TurnRoute:
             clock = time.monotonic

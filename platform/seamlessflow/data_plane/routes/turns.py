@@ -68,6 +68,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.turn import (
     turn_grow_whole,
 )
 from seamlessflow.runtime.departure import departure_of
+from seamlessflow.runtime.timed_steps import timed_too
 
 FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted
 MAX_IGNORED_NAMED = 20
@@ -114,9 +115,12 @@ class TurnRoute:
         key = header(scope, b"idempotency-key")
         digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
-        if not session.is_known(digest, is_retry=is_retry):
+        is_new = not session.is_known(digest, is_retry=is_retry)
+        if is_new:
             self._bounds.check_next(session)  # before anything is made of it
         request = heard(session, self._dialect.parse(body, temperature=session.sampling.temperature))
+        if is_new:
+            self._bounds.check_answers(session, request.num_choices)  # before it becomes a prompt
         request = await completed(session, request, self._registry.store)
         if key:
             await self._wait_same(session, digest)
@@ -373,7 +377,7 @@ async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:
     if len(growing) == 1:
         await growing[0]
         return
-    tasks = [asyncio.create_task(one) for one in growing]
+    tasks = [asyncio.create_task(timed_too(one)) for one in growing]
     try:
         await asyncio.gather(*tasks)
     finally:

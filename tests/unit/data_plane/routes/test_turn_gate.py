@@ -4,6 +4,7 @@ import asyncio
 from uuid import UUID
 
 from seamlessflow.core.admission.fair_room import is_full_for
+from seamlessflow.core.admission.loop_parts import RequestUse
 from seamlessflow.data_plane.routes.bounds import LONGEST_PACE_S, PACE_S, PacedRefusals
 from seamlessflow.data_plane.routes.turn_gate import PER_ROUND, TurnGate
 
@@ -13,15 +14,21 @@ FLOODING, OTHER = UUID(int=1), UUID(int=2)
 class Entering:
     """Notes in which order turns begin."""
 
-    def __init__(self) -> None:
-        self.gate, self.begun = TurnGate(), list[tuple[UUID, int]]()
+    def __init__(self, *, tick_s: float = 0.01) -> None:
+        self.now_s, self.tick_s = 100.0, tick_s
+        self.gate, self.begun = TurnGate(self._clock), list[tuple[UUID, int]]()
+        self.uses = list[RequestUse]()
         self.tasks: list[asyncio.Task[None]] = []
+
+    def _clock(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
 
     def turns(self, job: UUID, session: int, num: int) -> None:
         self.tasks += [asyncio.create_task(self._enter(job, session)) for _ in range(num)]
 
     async def _enter(self, job: UUID, session: int) -> None:
-        await self.gate.enter(job, UUID(int=session))
+        self.uses.append(await self.gate.enter(job, UUID(int=session)))
         self.begun.append((job, session))
 
     async def all_begun(self) -> None:
@@ -68,7 +75,7 @@ async def test_a_turn_whose_client_leaves_keeps_nobody_waiting() -> None:
 
 
 async def test_a_few_turns_enter_without_waiting() -> None:
-    gate = TurnGate()
+    gate = TurnGate(lambda: 100.0)
     for number in range(PER_ROUND):
         entering = gate.enter(FLOODING, UUID(int=number))
         try:
@@ -76,6 +83,22 @@ async def test_a_few_turns_enter_without_waiting() -> None:
         except StopIteration:
             continue
         raise AssertionError("a turn waited though nobody else was there")
+
+
+async def test_a_job_that_has_used_its_part_waits_until_the_loop_has_time_to_spare() -> None:
+    entering = Entering(tick_s=0.0)
+    entering.turns(FLOODING, 1, 1)
+    entering.turns(OTHER, 9, 1)
+    await entering.all_begun()
+    entering.uses[0].add(1.0)
+    entering.turns(FLOODING, 1, 20)
+    entering.turns(OTHER, 9, 1)
+    await entering.tasks[-1]
+    assert entering.begun[2:] == [(OTHER, 9)]
+
+    entering.now_s += 1.0
+    await entering.all_begun()
+    assert len(entering.begun) == 23
 
 
 async def test_refusals_of_a_job_go_out_one_after_the_other_and_each_in_time() -> None:
