@@ -2,13 +2,16 @@
 
 `limited_protocol` returns uvicorn's protocol of one connection with limits. A connection whose head or body does not
 arrive in time gets 408, one with too large a head 431, one too many 503; a client that reads nothing of its answer is
-cut off, which the application sees as a client that left. Invariant: whatever a client does, its connection ends, and
-until then it holds at most one receive buffer and one write buffer.
+cut off, which the application sees as a client that left. Once half of the connections are taken, a client with more
+than an equal part of that half gets 429 for a further one; clients are told apart by the credential of a connection's
+first request. Invariant: whatever a client does, its connection ends, and until then it holds at most one receive
+buffer and one write buffer; no client's connections keep those of others out.
 
 Time is counted in rounds of this process, so neither a stopped process nor a suspended machine uses up a deadline.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -17,6 +20,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from seamlessflow.core.admission.fair_room import is_full_for
 from seamlessflow.runtime.departure import Departure, departure_add
 from seamlessflow.runtime.joined_writes import JoinedWrites
 
@@ -24,6 +28,8 @@ ROUND_S = 1.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
 LINGER_S = 5.0  # for a client that gets its answer before it has sent its whole body
+CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"cookie")
+RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
 MIN_READ_BYTES = 64 << 10  # how much of an answer the client must read within `drain_s`
 
 Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and body of an error answer
@@ -59,12 +65,36 @@ class _Doorkeeper:
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self.connections: set[_LimitedProtocol] = set()
+        self._num_of_client: Counter[bytes] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, connection: "_LimitedProtocol") -> None:
         self.connections.add(connection)
         if self._timer is None:
             self._timer = connection.loop.call_later(ROUND_S, self._round, connection.loop)
+
+    def admit(self, client: bytes) -> bool:
+        """Count a connection of a client, unless it has too many."""
+        self._num_of_client[client] += 1
+        is_full = is_full_for(
+            num_of_job=self._num_of_client[client] - 1,
+            num_in_all=len(self.connections) - 1,
+            num_jobs=len(self._num_of_client),
+            limit=max(1, self.limits.max_connections // 2),
+        )
+        if is_full:
+            self._forget(client)
+        return not is_full
+
+    def leave(self, connection: "_LimitedProtocol") -> None:
+        self.connections.discard(connection)
+        if connection.client_key is not None:
+            self._forget(connection.client_key)
+
+    def _forget(self, client: bytes) -> None:
+        self._num_of_client[client] -= 1
+        if not self._num_of_client[client]:
+            del self._num_of_client[client]
 
     def _round(self, loop: asyncio.AbstractEventLoop) -> None:
         for connection in list(self.connections):
@@ -87,6 +117,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._waited_s = 0.0
         self._num_unread_bytes = 0  # unread bytes of the answer when its client last read
         self._departure = Departure()
+        self.client_key: bytes | None = None  # None: it has sent no request yet
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -96,12 +127,14 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The server has too many connections; try again.")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.keeper.connections.discard(self)
+        self.keeper.leave(self)
         super().connection_lost(exc)
         self._departure.happened()
 
     def handle_websocket_upgrade(self) -> None:
-        self.keeper.connections.discard(self)  # from here on the socket's own protocol keeps time
+        if self._is_refused:
+            return
+        self.keeper.leave(self)  # from here on the socket's own protocol keeps time
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -125,17 +158,32 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._num_requests += 1
         self._num_body_bytes = 0
+        if self.client_key is None and not self._is_admitted():
+            return
         before = self._request
         super().on_headers_complete()
         departure_add(self.scope, self._departure)  # type: ignore[arg-type]  # a typed dictionary is no mapping of Any
         if (request := self._request) is not None and request is not before:
             request.transport = JoinedWrites(self.transport, self.loop)  # type: ignore[assignment]
 
+    def _is_admitted(self) -> bool:
+        client = b"\n".join(value for name, value in self.headers if name in CREDENTIALS)
+        if self.keeper.admit(client):
+            self.client_key = client
+            return True
+        message = "This client has too many connections; send the request again on one that it has."
+        self._refuse(HTTPStatus.TOO_MANY_REQUESTS, message)
+        return False
+
     def on_body(self, body: bytes) -> None:
+        if self._is_refused:
+            return
         self._num_body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._is_refused:
+            return
         super().on_message_complete()
         if (request := self._request) and request.response_complete:
             request.more_body = False  # answered early, but complete now: the connection may be used again
@@ -199,7 +247,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         content_type, body = self.keeper.limits.refusal(status, message)
         head = [STATUS_LINE[status], b"content-type: ", content_type, b"\r\n"]
-        head += [b"retry-after: 1\r\n"] if status is HTTPStatus.SERVICE_UNAVAILABLE else []
+        head += [b"retry-after: 1\r\n"] if status in RETRIED else []
         head += [b"content-length: ", str(len(body)).encode(), b"\r\nconnection: close\r\n\r\n"]
         self.transport.write(b"".join(head) + body)
         self.transport.close()

@@ -144,6 +144,27 @@ async def test_a_connection_beyond_the_limit_is_told_to_retry() -> None:
         protocol.connection_lost(None)
 
 
+async def test_the_connections_of_one_client_leave_some_for_others() -> None:
+    connect = connected(HttpLimits(refusal, max_connections=8))
+
+    async def ask(key: bytes) -> tuple[Any, bytes]:
+        protocol, transport = connect()
+        protocol.data_received(
+            b"POST / HTTP/1.1\r\nAuthorization: " + key + b"\r\nContent-Length: 2\r\n\r\nab"
+        )
+        return protocol, await finalized(transport)
+
+    flooding = [await ask(b"Bearer greedy") for _ in range(6)]
+    assert [answer[9:12] for _, answer in flooding] == [b"200"] * 4 + [b"429"] * 2
+    assert b"retry-after: 1" in flooding[-1][1]
+    for protocol, _ in flooding[4:]:
+        protocol.connection_lost(None)
+    assert b"2 bytes" in (await ask(b"Bearer modest"))[1]
+    flooding[0][0].connection_lost(None)
+    flooding[1][0].connection_lost(None)
+    assert b"2 bytes" in (await ask(b"Bearer greedy"))[1]
+
+
 async def test_too_many_requests_at_once_on_one_connection_close_it() -> None:
     protocol, transport = connected(HttpLimits(refusal))()
     protocol.data_received(b"GET / HTTP/1.1\r\n\r\n" * 50)
