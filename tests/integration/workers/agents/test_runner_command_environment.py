@@ -16,6 +16,7 @@ from seamlessflow_workers.agents.episode import run_episode
 from tests.fixtures.runner_gateway import until
 
 POLICY = PolicyEndpoint(base_url="http://127.0.0.1:9/v1", api_key="key-1")
+NICENESS = 10
 
 
 async def never_held(session_id: UUID) -> float:
@@ -73,6 +74,20 @@ found = [name for name, value in os.environ.items() if value == "secret"]
 print(json.dumps({"reward": float(found == ["HTTPS_PROXY"])}))
 """
     assert (await program(source).run({}, POLICY)).reward == 1.0
+
+
+async def test_a_program_and_its_children_yield_the_cores_to_engines_and_trainers() -> None:
+    source = """
+import json, os, pathlib, subprocess
+group = pathlib.Path("/proc/self/autogroup")
+session = int(group.read_text().split()[-1]) if group.exists() else 0
+child = int(subprocess.run(["nice"], capture_output=True).stdout)
+print(json.dumps({"reward": 1.0, "metrics": {"own": os.nice(0), "child": child, "session": session}}))
+"""
+    metrics = (await program(source).run({}, POLICY)).metrics
+    expected = min(19, os.nice(0) + NICENESS)
+    has_groups = Path("/proc/self/autogroup").exists()
+    assert metrics == {"own": expected, "child": expected, "session": NICENESS if has_groups else 0}
 
 
 async def test_the_last_reward_line_counts() -> None:

@@ -3,8 +3,9 @@
 It takes `ORDER PROGRAM ARG...`, with the order as JSON (`Order`), and ends with the program's exit code or signal. It
 runs as a script by `python -I -S`, so that a session costs no imports. Invariants: the program runs as the user that
 the order names, and can gain no right; of a user that runs only one session, nothing is there before and nothing stays;
-every process that it started ends before this one does, even if it left its group, its session or its parent (this
-process is the subreaper, so orphans become its children); all of them also end with the runner.
+every process that it started yields the cores to engines and trainers, and ends before this one does, even if it left
+its group, its session or its parent (this process is the subreaper, so orphans become its children); all of them also
+end with the runner.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from seamlessflow_workers.agents.keeper.privileges import bounds_drop, renounce
 from seamlessflow_workers.process.launch import bind_to_parent, subreaper_set
 
 EXIT_NOT_STARTED = 126
+NICENESS = 10  # engines and trainers of the same machine get nine times as much of a contended core
 KEYCTL_JOIN_SESSION_KEYRING = 1
 
 
@@ -75,6 +77,7 @@ def _become(order: Order, command: list[str], keeper_pid: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.setsid()
     os.sched_setaffinity(0, order.cores)
+    _yield_to_others()
     if order.user_id is not None:
         bounds_drop()
         os.setgroups([])
@@ -89,6 +92,13 @@ def _become(order: Order, command: list[str], keeper_pid: int) -> None:
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     os.execvp(command[0], command)  # noqa: S606 - becoming the program is the purpose
+
+
+def _yield_to_others() -> None:
+    """Run after whatever else wants the cores: a program that never rests takes none from engines and trainers."""
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):  # only some kernels weigh whole sessions too
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def _refusal(order: Order, program: str, error: OSError) -> str:
