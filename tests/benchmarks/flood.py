@@ -3,7 +3,8 @@
 One job has 32 sessions of 100 threads each that ask for 8 answers at a time and obey no refusal, in front of an engine
 that answers at once: the gateway is the only limit. The other has 8 agents that read streams at 500 tokens/s. Goals:
 the other job keeps 0.9 of the rate that it has alone, and `/healthz` answers within a second. The flood's own processor
-load is at the least priority; on few cores it still takes caches and the kernel's time.
+load is at the least priority; what such load alone takes from the other job is measured too, by a loop that sends
+nothing.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from uuid import uuid4
 import aiohttp
 
 from seamlessflow.core.types.tags import Role
+from tests.benchmarks.flood_client import LEAST_PRIORITY
 from tests.benchmarks.measuring import interleaved, program_running
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
 from tests.fixtures.gateway_world import GatewayWorld, database_migrate
@@ -44,20 +46,16 @@ class Bench:
     async def alone(self) -> dict[str, float]:
         return await self._measure()
 
-    async def flooded(self) -> dict[str, float]:
-        with self._flood():
-            await asyncio.sleep(WARM_UP_S)
+    async def loaded(self) -> dict[str, float]:
+        """Measure beside a process that takes a core's spare time and sends nothing."""
+        with _running("-c", f"import os; os.nice({LEAST_PRIORITY})\nwhile True: pass"):
             return await self._measure()
 
-    @contextmanager
-    def _flood(self) -> Iterator[None]:
-        command = [sys.executable, "-m", "tests.benchmarks.flood_client", "127.0.0.1", str(self.world.port)]
-        process = subprocess.Popen([*command, str(NUM_THREADS), *self.flooding], cwd=ROOT)
-        try:
-            yield
-        finally:
-            process.kill()
-            process.wait()
+    async def flooded(self) -> dict[str, float]:
+        flood = ["-m", "tests.benchmarks.flood_client", "127.0.0.1", str(self.world.port), str(NUM_THREADS)]
+        with _running(*flood, *self.flooding):
+            await asyncio.sleep(WARM_UP_S)
+            return await self._measure()
 
     async def _measure(self) -> dict[str, float]:
         ends_s = time.perf_counter() + MEASURED_S
@@ -96,18 +94,36 @@ class Bench:
         return longest_s * 1e3
 
 
+@contextmanager
+def _running(*arguments: str) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 async def measure() -> list[Row]:
     async with _bench() as bench:
-        samples = await interleaved({"alone": bench.alone, "flooded": bench.flooded}, num_repeats=3)
-    alone, flooded = samples["alone"], samples["flooded"]
+        samples = await interleaved(
+            {"alone": bench.alone, "loaded": bench.loaded, "flooded": bench.flooded}, num_repeats=3
+        )
+    alone, loaded, flooded = samples["alone"], samples["loaded"], samples["flooded"]
     return [
         _row("rate of a job beside a flood", "turns/s", flooded, alone, "turns_per_s", RATE_GOAL),
         _row("longest time of /healthz", "ms", flooded, alone, "health_ms", HEALTH_GOAL),
+        _row("rate of a job beside load without requests", "turns/s", loaded, alone, "turns_per_s"),
     ]
 
 
 def _row(
-    name: str, unit: str, ours: dict[str, Measured], theirs: dict[str, Measured], key: str, goal: Goal
+    name: str,
+    unit: str,
+    ours: dict[str, Measured],
+    theirs: dict[str, Measured],
+    key: str,
+    goal: Goal | None = None,
 ) -> Row:
     return Row(name, unit, ours[key], ALONE, theirs[key], goal)
 
