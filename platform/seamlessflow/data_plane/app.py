@@ -31,7 +31,6 @@ from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutc
 from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
-from seamlessflow.data_plane.routes.bounds import PacedRefusals, SessionBounds
 from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH, CountTokensRoute
 from seamlessflow.data_plane.routes.forwarding import Forwarding, Route
 from seamlessflow.data_plane.routes.gemini import (
@@ -54,7 +53,7 @@ from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.routes.placing import Placing
 from seamlessflow.data_plane.routes.planning import TurnPlanner
 from seamlessflow.data_plane.routes.refusals import refuse, wrong_method
-from seamlessflow.data_plane.routes.turn_gate import TurnEntry, TurnGate
+from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.gateways import SESSIONS_OVER
@@ -79,6 +78,7 @@ log = logging.getLogger(__name__)
 
 TRAINER_POOL_SIZE = 2
 LEAVE_TIMEOUT_S = 2.0
+NO_JOB = UUID(int=0)
 GC_THRESHOLD = 50_000  # a turn's objects die young, and full collections would delay the slowest turns
 
 
@@ -160,7 +160,7 @@ class Gateway:
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
         planner = TurnPlanner(helpers)
-        entry = TurnEntry(SessionBounds.of(settings), TurnGate(time.monotonic), PacedRefusals(time.monotonic))
+        entry = self._entry = TurnEntry.of(settings, time.monotonic)
 
         def turn_route(dialect: Dialect[Any]) -> TurnRoute:
             clock = time.monotonic
@@ -252,6 +252,8 @@ class Gateway:
                 await refuse(send, scope, database_away())
         except ApiError as error:
             metrics.REFUSALS.labels(str(int(error.status))).inc()
+            if error.status is HTTPStatus.UNAUTHORIZED:  # an agent whose session is gone may ask without end
+                await self._entry.refusals.wait(NO_JOB)
             if not is_started:
                 await refuse(send, scope, error)
         except Exception:

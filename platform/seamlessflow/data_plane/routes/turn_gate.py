@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.admission.loop_parts import LoopParts, RequestUse
+from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.routes.bounds import BoundReached, PacedRefusals, SessionBounds
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.runtime.timed_steps import timed
@@ -89,6 +90,10 @@ class TurnEntry:
     bounds: SessionBounds
     gate: TurnGate
     refusals: PacedRefusals
+
+    @classmethod
+    def of(cls, settings: Settings, clock: Callable[[], float]) -> "TurnEntry":
+        return cls(SessionBounds.of(settings), TurnGate(clock), PacedRefusals(clock))
 
     async def serve(self, session: LiveSession, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Serve a request of a session in turn. Raises ApiError (429)."""

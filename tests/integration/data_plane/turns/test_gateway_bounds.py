@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from seamlessflow.data_plane.routes.bounds import PACE_S
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.integration.data_plane.groups.test_gateway_outside_sessions import close, opened, report
 
@@ -157,3 +159,11 @@ async def test_sampled_tokens_are_bounded(gateway_world: GatewayWorld) -> None:
     assert (status, headers["x-should-retry"]) == (429, "false")
     assert body["error"]["code"] == "session_tokens_reached"
     assert "3 (SEAMLESSFLOW_SESSION_TOKENS)" in body["error"]["message"]
+
+
+async def test_refusals_of_unknown_keys_go_out_one_after_the_other(gateway_world: GatewayWorld) -> None:
+    await start(gateway_world)
+    began_s = time.monotonic()
+    answers = await asyncio.gather(*(ask(gateway_world, {"api_key": "unknown"}) for _ in range(60)))
+    assert {status for status, _, _ in answers} == {401}
+    assert time.monotonic() - began_s >= 59 * PACE_S
