@@ -44,6 +44,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     for name in (
         "aged",
         "algorithms",
+        "calls",
         "control_plane",
         "cost",
         "dashboard",
@@ -51,7 +52,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "faults",
         "fleet",
         "flood",
-        "fronts",
         "gateway",
         "gateways",
         "heartbeats",

@@ -53,7 +53,7 @@ KINDS: Mapping[str, str] = {
     "rollout.engine": "engines",
     "seamlessflow_workers.train": "trainer",
     "seamlessflow_workers.agents": "agents",
-    "seamlessflow_workers.supervisor": "supervisors and fronts",
+    "seamlessflow_workers.supervisor": "supervisors",
     "control_plane.asgi": "web",
     "run_scheduler": "scheduler",
     "celery": "background, beat",

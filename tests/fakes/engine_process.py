@@ -6,15 +6,13 @@ status `FAKE_ENGINE_STATUS` or 1. With a `CountingDevice` it
 allocates `FAKE_ENGINE_BYTES` (awake,asleep) from it, and exits if it does not get them.
 """
 
-import argparse
+import asyncio
 import os
 import sys
 
-from aiohttp import web
-
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
+from seamlessflow_workers.rollout.serving.process import arguments_parse, engine_parser, serve
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
-from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.counting_device import CountingDevice, OutOfMemory, sizes
 from tests.fakes.fake_engine import FakeRunner, Faults
 
@@ -34,12 +32,9 @@ class CountedRunner(FakeRunner):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    for flag in ("--model", "--uds", "--weight-version", "--dtype", "--device", "--seed", "--weights"):
-        parser.add_argument(flag)
-    parser.add_argument("--max-model-len", type=int)
-    parser.add_argument("--slots", type=int)
-    options = parser.parse_args()
+    parser = engine_parser("fake engine", __doc__)
+    parser.add_argument("--device")
+    options = arguments_parse(parser)
     sys.stdout.write(f"fake engine starts with version {options.weight_version}\n")
     sys.stdout.flush()
     if words := os.environ.get("FAKE_ENGINE_EXIT"):
@@ -57,7 +52,7 @@ def main() -> None:
         except OutOfMemory as error:
             sys.exit(str(error))
     service = EmbeddedEngine(runner, EngineSettings(model_name="fake", weight_version=options.weight_version))
-    web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
+    asyncio.run(serve(service, options, program="fake engine"))
 
 
 if __name__ == "__main__":

@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from aiohttp import web
 from numpy.typing import NDArray
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
-from seamlessflow_workers.rollout.serving.server import build_app
+from seamlessflow_workers.rollout.serving.server import EngineServer
 from seamlessflow_workers.weights.offers import WeightsError
 
 NEVER = -1
@@ -139,7 +138,7 @@ class FakeEngine:
         self.service = service
         self.faults = faults
         self._runner = runner
-        self._web = web.AppRunner(build_app(service), handler_cancellation=True, shutdown_timeout=0.1)
+        self.server = EngineServer(service)
         self._watch: asyncio.Task[None] | None = None
         self._death = asyncio.Event()
         self.base_url = ""
@@ -156,11 +155,7 @@ class FakeEngine:
     async def start(self, *, port: int = 0) -> None:
         loop = asyncio.get_running_loop()
         self._runner.on_death = lambda: loop.call_soon_threadsafe(self._death.set)
-        await self._web.setup()
-        site = web.TCPSite(self._web, "127.0.0.1", port)
-        await site.start()
-        host, bound = self._web.addresses[0][:2]
-        self.base_url = f"http://{host}:{bound}"
+        self.base_url = await self.server.start(port=port)
         self._watch = asyncio.create_task(self._die_when_told())
 
     async def set_version(self, version: str) -> None:
@@ -174,12 +169,9 @@ class FakeEngine:
             return
         self.is_dead = True
         self._runner.died.set()
-        server = self._web.server
-        for connection in list(server.connections) if server is not None else []:
-            if connection.transport is not None:
-                connection.transport.abort()
+        await self.server.http.stop()
         self._release()
-        await self._web.cleanup()
+        await self.service.stop()
 
     async def stop(self) -> None:
         if self._watch is not None:
@@ -188,7 +180,7 @@ class FakeEngine:
         if not self.is_dead:
             self.is_dead = True
             self._release()
-            await self._web.cleanup()
+            await self.server.stop()
 
     def _release(self) -> None:
         """Let a hanging step end, so that the engine's thread can be joined."""

@@ -6,17 +6,15 @@ flags. Tokens and logprobs are the fake's: a pure function of prefix and version
 contract suite of all engines.
 """
 
-import argparse
+import asyncio
 import json
 import time
 from pathlib import Path
 
-from aiohttp import web
-
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
+from seamlessflow_workers.rollout.serving.process import arguments_parse, engine_parser, serve
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
-from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.broken_machine import exit_if_broken
 from tests.fakes.fake_engine import FakeRunner, Faults
 from tests.fakes.pace import Pace, pace_read
@@ -53,15 +51,11 @@ class PacedRunner(FakeRunner):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    for flag in ("--model", "--uds", "--weight-version", "--dtype", "--device", "--seed", "--weights"):
-        parser.add_argument(flag)
-    parser.add_argument("--max-model-len", type=int)
-    parser.add_argument("--slots", type=int)
-    options = parser.parse_args()
+    parser = engine_parser("paced engine", __doc__)
+    parser.add_argument("--device")
+    options = arguments_parse(parser)
     exit_if_broken()
-    model = Path(options.model)
-    config, pace = json.loads((model / "config.json").read_text()), pace_read(model)
+    config, pace = json.loads((options.model / "config.json").read_text()), pace_read(options.model)
     time.sleep(pace.start_s)
     runner = PacedRunner(
         num_rows=options.slots,
@@ -70,9 +64,9 @@ def main() -> None:
         pace=pace,
     )
     service = EmbeddedEngine(
-        runner, EngineSettings(model_name="paced", weight_version=options.weight_version or "0")
+        runner, EngineSettings(model_name="paced", weight_version=options.weight_version)
     )
-    web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
+    asyncio.run(serve(service, options, program="paced engine"))
 
 
 if __name__ == "__main__":

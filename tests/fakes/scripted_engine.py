@@ -1,8 +1,8 @@
-"""A front with an engine behind it whose answers a test writes: exact, and faulty on demand.
+"""An engine whose answers a test writes: exact, and faulty on demand.
 
 The script maps the prompt's text to the answer's text. The engine tokenises it and sends its tokens
 one by one, continuing where a continued prompt ended. It checks credentials, job and version as the
-real front does.
+real engine does.
 """
 
 import asyncio

@@ -11,13 +11,12 @@ from typing import Any
 
 import aiohttp
 import torch
-from aiohttp import web
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
-from seamlessflow_workers.rollout.serving.server import build_app
+from seamlessflow_workers.rollout.serving.server import EngineServer
 from tests.gpu.models import MAX_MODEL_LEN
 
 NUM_SLOTS = 64
@@ -79,17 +78,10 @@ async def served(runner: TorchRunner) -> AsyncIterator[Served]:
     settings = EngineSettings(
         model_name="device", weight_version="0", max_batched_tokens=1024, device=runner._decoder.device.type
     )
-    app = web.AppRunner(
-        build_app(EmbeddedEngine(runner, settings)),
-        handler_cancellation=True,
-        shutdown_timeout=0.1,
-        access_log=None,
-    )
-    await app.setup()
+    server = EngineServer(EmbeddedEngine(runner, settings))
     try:
-        await web.TCPSite(app, "127.0.0.1", 0).start()
-        base_url = f"http://127.0.0.1:{app.addresses[0][1]}"
+        base_url = await server.start()
         async with aiohttp.ClientSession(base_url, connector=aiohttp.TCPConnector(limit=0)) as http:
             yield Served(runner, http)
     finally:
-        await app.cleanup()
+        await server.stop()

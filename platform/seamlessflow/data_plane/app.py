@@ -43,7 +43,6 @@ from seamlessflow.data_plane.routes.gemini import (
 )
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
-    ClientGone,
     Receive,
     Scope,
     Send,
@@ -69,6 +68,7 @@ from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, Prompt
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
 from seamlessflow.runtime.extensions import extensions_installed
+from seamlessflow.runtime.http.bodies import ClientGone
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
 from seamlessflow.runtime.liveness import Liveness
 from seamlessflow.runtime.tasks import task_supervised

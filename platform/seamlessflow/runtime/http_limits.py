@@ -1,6 +1,7 @@
 """Deadlines and limits for the connections of an HTTP server, which uvicorn leaves unlimited.
 
-`limited_protocol` returns uvicorn's protocol of one connection with limits. A connection whose head or body does not
+`limited_protocol` returns uvicorn's protocol of one connection with limits, and `HttpServer` serves an application with
+it inside a process that has other work. A connection whose head or body does not
 arrive in time gets 408, one with too large a head 431, one too many 503; a client that reads nothing of its answer is
 cut off, which the application sees as a client that left. Once half of the connections are taken, a client with more
 than an equal part of that half gets 429 for a further one; clients are told apart by the credential of a connection's
@@ -16,9 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from seamlessflow.core.admission.fair_room import is_full_for
 from seamlessflow.runtime.departure import Departure, departure_add
@@ -27,6 +31,8 @@ from seamlessflow.runtime.joined_writes import JoinedWrites
 ROUND_S = 1.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
+KEEPALIVE_S = 75
+BACKLOG = 512
 LINGER_S = 5.0  # for a client that gets its answer before it has sent its whole body
 CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"cookie")
 RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
@@ -256,3 +262,52 @@ class _LimitedProtocol(HttpToolsProtocol):
 def limited_protocol(limits: HttpLimits) -> type[asyncio.Protocol]:
     """Return the `http` of a uvicorn configuration, whose connections share these limits."""
     return type("LimitedProtocol", (_LimitedProtocol,), {"keeper": _Doorkeeper(limits)})
+
+
+class HttpServer:
+    """Serves one ASGI application on ports and unix sockets, until it is stopped."""
+
+    def __init__(self, application: Any, limits: HttpLimits) -> None:
+        self._config = uvicorn.Config(
+            application,
+            http=limited_protocol(limits),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            timeout_keep_alive=KEEPALIVE_S,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._servers: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int = 0) -> int:
+        """Listen on this port, or on a free one; return which. Raises OSError."""
+        server = await asyncio.get_running_loop().create_server(self._protocol, host, port, backlog=BACKLOG)
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def listen_at(self, path: Path) -> None:
+        """Listen on a unix socket, whose file a killed predecessor may have left. Raises OSError."""
+        path.unlink(missing_ok=True)
+        server = await asyncio.get_running_loop().create_unix_server(
+            self._protocol, str(path), backlog=BACKLOG
+        )
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Stop listening, break all connections off, and wait until the application noticed."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        while self._state.tasks:
+            await asyncio.wait(set(self._state.tasks))
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self._config.http_protocol_class(  # type: ignore[call-arg]
+            config=self._config, server_state=self._state, app_state={}
+        )

@@ -20,8 +20,6 @@ import aiohttp
 import numpy as np
 import pytest
 import torch
-from aiohttp import web
-from aiohttp.web_app import _cached_build_middleware
 from safetensors.torch import save_file
 from transformers import (
     DeepseekV3Config,
@@ -39,7 +37,7 @@ from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.model.loading import Backend, LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
-from seamlessflow_workers.rollout.serving.server import build_app
+from seamlessflow_workers.rollout.serving.server import EngineServer
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.naming import pieces_of
 from tests.fakes.fake_engine import start_fake_engine
@@ -431,15 +429,9 @@ async def _serve(
         max_num_queued_requests=bounds["max_num_queued_requests"],
         model_folder=folder,
     )
-    app = web.AppRunner(
-        build_app(EmbeddedEngine(runner, settings)), handler_cancellation=True, shutdown_timeout=0.1
-    )
-    # aiohttp keeps the last 1024 applications that have middlewares, and so what every engine of a test held.
-    stack.callback(_cached_build_middleware.cache_clear)
-    stack.push_async_callback(app.cleanup)
-    await app.setup()
-    await web.TCPSite(app, "127.0.0.1", 0).start()
-    return f"http://127.0.0.1:{app.addresses[0][1]}"
+    server = EngineServer(EmbeddedEngine(runner, settings))
+    stack.push_async_callback(server.stop)
+    return await server.start()
 
 
 @pytest.fixture(

@@ -6,12 +6,11 @@ import json
 import aiohttp
 import numpy as np
 import pytest
-from aiohttp import web
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StepBatch
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings, PauseMode
-from seamlessflow_workers.rollout.serving.server import build_app
+from seamlessflow_workers.rollout.serving.server import EngineServer
 from tests.contract.engine.conftest import DEADLINE_S, eventually
 from tests.fakes.fake_engine import FakeEngine, FakeRunner, Faults, next_token, start_fake_engine
 
@@ -111,10 +110,8 @@ class _BreakingRunner(FakeRunner):
 async def test_step_that_raises_ends_every_request_with_an_error(is_streaming: bool) -> None:
     runner = _BreakingRunner(num_rows=2, max_model_len=64, vocab_size=300, faults=Faults())
     service = EmbeddedEngine(runner, EngineSettings(model_name="breaking"))
-    app = web.AppRunner(build_app(service), shutdown_timeout=0.1)
-    await app.setup()
-    await web.TCPSite(app, "127.0.0.1", 0).start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{app.addresses[0][1]}") as http:
+    server = EngineServer(service)
+    async with aiohttp.ClientSession(await server.start()) as http:
 
         async def ask() -> str:
             async with http.post(
@@ -132,4 +129,4 @@ async def test_step_that_raises_ends_every_request_with_an_error(is_streaming: b
         async with http.post("/inference/v1/generate", json=ENDLESS) as response:
             assert response.status == 500
     assert service.failed.is_set()
-    await app.cleanup()
+    await server.stop()

@@ -28,7 +28,7 @@ from tests.benchmarks.report import Measured
     [
         ("python -m seamlessflow.data_plane --port 1", "gateway"),
         ("python -m seamlessflow_workers.rollout.engine --uds x", "engines"),
-        ("python -m seamlessflow_workers.supervisor.doorbell --machine a", "supervisors and fronts"),
+        ("python -m seamlessflow_workers.supervisor.doorbell --machine a", "supervisors"),
         ("postgres: seamlessflow seamlessflow [local] COMMIT", "PostgreSQL"),
         ("python -m seamlessflow.cli up", OTHER),
     ],

@@ -5,7 +5,6 @@ Doing, Ended and Failed into moves of the phase, and exchanges Ping and Pong. In
 than the present one changes nothing.
 """
 
-import asyncio
 import logging
 import socket
 import time
@@ -25,12 +24,12 @@ from seamlessflow.core.protocol.child import (
     Pong,
     Ready,
     Renew,
+    Serving,
     ToChild,
-    decode_from_child,
-    encode_line,
 )
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.control_link import ControlLink
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import WarmChild
 from seamlessflow_workers.phases.watched import ChildFailure, WatchedProcess
@@ -38,7 +37,6 @@ from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.process.device_environment import trainer_environment
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT, store_environment
 
-LINE_BYTES = 1 << 20
 RENEW_EVERY_S = 3600.0  # credentials are valid for a day; each answer to a heartbeat brings a new one
 
 log = logging.getLogger(__name__)
@@ -46,7 +44,7 @@ log = logging.getLogger(__name__)
 
 class ControlledChild(WarmChild):
     _process: WatchedProcess | None = None
-    _writer: asyncio.StreamWriter | None = None
+    _link: ControlLink | None = None
     _has_begun = False
     _renewed_s = 0.0  # monotonic
     _is_drain_sent = False
@@ -79,9 +77,8 @@ class ControlledChild(WarmChild):
         await self._process.work(self._work)
 
     async def _spawn(self, process: WatchedProcess) -> None:
-        ours, theirs = socket.socketpair()
+        self._link, theirs = await ControlLink.open(self._noun)
         with theirs:
-            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
             await process.spawn(
                 await self._command(theirs),
                 cores=self._dependencies.settings.cores,
@@ -126,20 +123,22 @@ class ControlledChild(WarmChild):
         return trainer_environment(settings.devices)
 
     async def _load(self) -> None:
-        while not isinstance(message := await self._receive(), Ready):
+        assert self._link is not None
+        while not isinstance(message := await self._link.receive(), Ready):
             continue
         self._memory.sleep(self, kept_bytes=message.kept_bytes)
         if self.phase is not None:
             self._memory.wake(self)  # before anybody else can take the room in which it has loaded
 
     async def _work(self) -> None:
+        assert self._link is not None
         self._on_phase_changed()
         while True:
-            self._take(await self._receive())
+            self._take(await self._link.receive())
 
     async def _clean_up(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        if self._link is not None:
+            self._link.close()
         if self._process is not None:
             await self._process.stop()
 
@@ -172,7 +171,7 @@ class ControlledChild(WarmChild):
         phase = self.phase
         assert self._process is not None
         self._process.beat()
-        if phase is None or isinstance(message, Ready | Pong):
+        if phase is None or isinstance(message, Ready | Pong | Serving):
             return
         if isinstance(message, Doing):
             phase.do(message)
@@ -194,21 +193,9 @@ class ControlledChild(WarmChild):
             phase.fail(message.reason, message.cause)
             self._release(phase)
 
-    async def _receive(self) -> FromChild:
-        try:
-            line = await self._reader.readline()
-            if not line:
-                raise ChildFailure(f"{self._noun} closed its control socket")
-            return decode_from_child(line)
-        except (
-            ConnectionError,
-            ValueError,
-        ) as error:  # a line too long, or no message (msgspec's are ValueErrors)
-            raise ChildFailure(f"{self._noun} broke the control protocol: {error}") from error
-
     def _send(self, message: ToChild) -> None:
-        assert self._writer is not None
-        self._writer.write(encode_line(message))
+        assert self._link is not None
+        self._link.send(message)
 
 
 def _trains_in_gangs(warm_process: WarmProcess) -> bool:

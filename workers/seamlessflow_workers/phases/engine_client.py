@@ -3,7 +3,6 @@
 Each method call becomes an HTTP request. Every failure, whatever its kind, is an EngineError with one sentence.
 """
 
-import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -12,13 +11,11 @@ import msgspec
 from seamlessflow.core.protocol.worker import WeightsArrival
 from seamlessflow.core.types.transports import WeightTransport
 
-HEALTH_POLL_S = 0.02
 VERB_TIMEOUT_S = 600.0  # loading weights may take that long
-_SIGN_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 SHOWN_CHARACTERS = 300
 # The routes that this client and the gateways use, whatever kind and version the engine is.
 NEEDED_ROUTES = (
-    *("/inference/v1/generate", "/abort_requests", "/pause", "/resume"),
+    *("/inference/v1/generate", "/inference/v1/abort_requests", "/metrics", "/pause", "/resume"),
     *(
         "/stage_weights",
         "/start_weight_update",
@@ -39,19 +36,6 @@ class EngineClient:
         connector = aiohttp.UnixConnector(str(engine_socket), keepalive_timeout=2.0)
         timeout = aiohttp.ClientTimeout(total=VERB_TIMEOUT_S)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
-
-    async def wait_healthy(self) -> None:
-        """Poll until the engine answers. The caller sets the time limit."""
-        while not await self._is_healthy():  # noqa: ASYNC110 - another process: there is no event
-            await asyncio.sleep(HEALTH_POLL_S)
-
-    async def gives_sign(self) -> bool:
-        """Whether the engine answers within seconds, whatever it says about its health."""
-        try:
-            async with self._session.get("http://engine/health", timeout=_SIGN_TIMEOUT):
-                return True
-        except (aiohttp.ClientError, TimeoutError):
-            return False
 
     async def check_capabilities(self) -> None:
         """Check that the engine's own description has all needed routes. Raises EngineError."""
@@ -76,15 +60,11 @@ class EngineClient:
 
     async def update_weights(self, folder: Path, *, version: int) -> None:
         """Update in place: running requests stay, and their cache is recomputed with the new weights."""
+        await self._post("/start_weight_update")  # from here on, new requests wait
         await self._post("/pause?mode=keep&clear_cache=true")
-        await self._post("/start_weight_update")
         await self._post("/update_weights", {"update_info": {"path": str(folder)}})
         await self._post("/finish_weight_update", {"weight_version": str(version)})
         await self._post("/resume")
-
-    async def abort_all(self) -> None:
-        """End running requests with finish reason `abort` and the tokens sampled so far."""
-        await self._post("/abort_requests", {})
 
     async def sleep(self) -> int:
         """Have the engine free the memory of its devices; return how many bytes of each it keeps."""
@@ -99,13 +79,6 @@ class EngineClient:
 
     async def close(self) -> None:
         await self._session.close()
-
-    async def _is_healthy(self) -> bool:
-        try:
-            async with self._session.get("http://engine/health") as response:
-                return response.status == 200
-        except (aiohttp.ClientError, TimeoutError):
-            return False  # not listening yet
 
     async def _post(self, verb: str, body: object | None = None) -> bytes:
         try:

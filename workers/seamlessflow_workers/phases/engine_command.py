@@ -30,7 +30,7 @@ def engine_command(
         (
             *settings.engine_commands[kind],
             # No --seed: engines of one job must not draw the same numbers, nor a restarted engine repeat itself.
-            *("--model", model, "--uds", str(socket)),
+            *("--model", model, "--uds", str(socket), "--host", settings.listen_host),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(version)),
             *("--dtype", str(spec.model.dtype), "--device", settings.device),

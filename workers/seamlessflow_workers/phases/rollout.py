@@ -1,4 +1,4 @@
-"""The rollout child: the engines of a machine for one job, each with its front.
+"""The rollout child: the engines of a machine for one job.
 
 It takes phases with the weights that they should serve, offers endpoints that serve exactly those, and updates them in
 place: all engines stage a version, then each updates. A drain hands over: new requests are refused, running ones end
@@ -18,7 +18,6 @@ from seamlessflow.core.protocol.worker import EngineReport, WarmProcess, Weights
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow_workers.phases.dependencies import Dependencies
-from seamlessflow_workers.phases.engine_client import EngineError
 from seamlessflow_workers.phases.engine_command import engine_command
 from seamlessflow_workers.phases.engine_replica import EngineReplica
 from seamlessflow_workers.phases.replica_set import ReplicaSet
@@ -107,7 +106,6 @@ class RolloutChild(WarmChild):
             self._device_sets[number],
             self._dependencies,
             noun=self._noun if len(self._device_sets) == 1 else f"engine {number}",
-            job_id=self.key.job_id,
             silence_limit_s=self._silence_limit_s,
         )
 
@@ -167,7 +165,7 @@ class RolloutChild(WarmChild):
         if phase is None:
             await self._fall_asleep(replicas)
         elif phase.state is PhaseState.DRAINING:
-            await self._hand_over(replicas)
+            await self._hand_over(replicas, phase)
         elif phase.state in _WANTED and self._memory.wake(self):
             await self._serve(replicas, phase)
 
@@ -185,8 +183,12 @@ class RolloutChild(WarmChild):
         joining = [replica for replica in joining if replica.is_ready]
         if phase.state not in _WANTED or not joining:
             return
-        for replica in joining:
-            replica.open(token=phase.order.front_token)
+
+        async def open_door(replica: EngineReplica) -> None:
+            await replica.open(phase.order)
+
+        if not await replicas.each(open_door, joining) or phase.state not in _WANTED:
+            return
         if phase.state is PhaseState.STARTING:
             phase.list_engines, phase.count_in_flight = self._reports, self._count_in_flight
             phase.activate()
@@ -219,8 +221,11 @@ class RolloutChild(WarmChild):
             phase.do(None)
             phase.on_moved()
 
-    async def _hand_over(self, replicas: ReplicaSet) -> None:
-        await replicas.each(EngineReplica.hand_over)
+    async def _hand_over(self, replicas: ReplicaSet, phase: RunningPhase) -> None:
+        async def hand_over(replica: EngineReplica) -> None:
+            await replica.hand_over(phase.order.phase_id)
+
+        await replicas.each(hand_over)
         await self._fall_asleep(replicas)
         if replicas.ready:
             self._finish_phase()
@@ -230,12 +235,10 @@ class RolloutChild(WarmChild):
         if self._set is None or phase is None:
             return
         ready = self._set.ready
-        for replica in ready:
-            replica.close_front()
         try:
             async with asyncio.timeout(LEAVE_S):
-                await asyncio.gather(*(replica.abort_until_vacant() for replica in ready))
-        except (TimeoutError, EngineError):
+                await asyncio.gather(*(replica.hand_over(phase.order.phase_id) for replica in ready))
+        except (TimeoutError, ChildFailure):
             return  # an engine cannot end its requests, so gateways see broken connections
         if ready and not phase.is_over:
             self._finish_phase("the supervisor was asked to stop")

@@ -35,7 +35,7 @@ class ChildSettings:
     engine_commands: Mapping[EngineKind, tuple[str, ...]]
     # Which kinds of engine can be started here, and why others cannot.
     engines: Mapping[EngineKind, EngineFinding]
-    # Where fronts and trainers listen, and the name by which gateways and other machines reach them.
+    # Where engines and trainers listen, and the name by which gateways and other machines reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
     # The share of a GPU's memory that a vLLM engine is given, of what others leave.

@@ -1,1 +1,1 @@
-"""Rollout: engines, and the front before each of them."""
+"""Rollout: engines, and the door through which gateways reach each of them."""

@@ -27,7 +27,7 @@ from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 HIDDEN_JOB = "a job of another project"
-# What is at work on a phase: requests at the front, open episodes, the current batch.
+# What is at work on a phase: requests at the engines, open episodes, the current batch.
 _LOADS = f"""
     SELECT p.id, CASE p.role
         WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h

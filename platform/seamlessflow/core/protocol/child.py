@@ -1,4 +1,4 @@
-"""Supervisor ↔ its own children (trainer, agent runner): newline-delimited JSON over an inherited socket.
+"""Supervisor ↔ its own children (trainer, agent runner, engine): newline-delimited JSON over an inherited socket.
 
 The file descriptor number is given as `--control-fd`. The child is started once per (job, role) with a `WarmProcess`
 (JSON, `--warm-process FILE`) and sends `Ready`. It may then work on one phase after another, because it outlives
@@ -29,6 +29,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="be
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="drain"):
     """Supervisor → child: finish what must be finished (a step in progress and its publication), then send Ended.
 
+    An engine refuses new requests, and ends those in flight with the tokens so far.
+
     Work that still runs after `grace_s` is cut short: episodes are requeued, a step is abandoned. With None, the agent
     runner decides how long to wait, and a trainer finishes its step.
     """
@@ -56,10 +58,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="re
     """Child → supervisor: the child is loaded and can begin a phase."""
 
     kept_bytes: int = 0  # of each device's memory, until a phase begins
+    port: int = 0  # an engine's, for gateways
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begun"):
-    """Child → supervisor: this member has met the rest of its gang. Children without a gang do not send it."""
+    """Child → supervisor: this member has met the rest of its gang, or this engine admits gateways.
+
+    Other children do not send it.
+    """
 
     phase_id: UUID
 
@@ -69,6 +75,12 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="do
 
     state: LedgerState
     cause: IdleCause | None = None
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="serving"):
+    """Engine → supervisor: how many requests of gateways are in flight. The first and the last are sent at once."""
+
+    num_in_flight: int
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ended"):
@@ -90,7 +102,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="f
 
 
 ToChild = Begin | Drain | Renew | Ping
-FromChild = Ready | Pong | Begun | Doing | Ended | Failed
+FromChild = Ready | Pong | Begun | Doing | Serving | Ended | Failed
 
 
 def encode_line(message: ToChild | FromChild) -> bytes:

@@ -1,4 +1,4 @@
-"""Signed credentials of phases and fronts.
+"""Signed credentials of phases and engines.
 
 The control plane signs; gateways verify without a database; workers only carry them. A credential is bound to one
 phase (job, machine, role, fence), so a stale holder is recognised by its fence. The secret never reaches a worker.

@@ -60,9 +60,9 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One of the engines of a rollout phase. Without an endpoint, it gets no requests at the moment."""
 
     replica: int  # from 0, the same number after a restart
-    endpoint: str = ""  # base URL of its front
+    endpoint: str = ""  # base URL of its door
     served_version: int | None = None
-    num_in_flight: int = 0  # requests at its front
+    num_in_flight: int = 0  # requests that it is answering
     problem: str = ""  # why it was lost; empty while it serves
 
 
@@ -76,9 +76,9 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     cause: FailureCause = FailureCause.WORK  # failed: work, or input if no machine could do better
     # rollout: every engine of the phase; None: an older supervisor, which has one engine, that of `endpoint`
     endpoints: list[EngineReport] | None = None
-    endpoint: str | None = None  # rollout: base URL of the first front, for older control planes
+    endpoint: str | None = None  # rollout: base URL of the first engine, for older control planes
     served_version: int | None = None  # rollout: the oldest version that an engine serves
-    num_in_flight: int | None = None  # rollout: requests at all fronts
+    num_in_flight: int | None = None  # rollout: requests at all engines
     arrival: WeightsArrival | None = (
         None  # rollout: how `served_version` arrived; None if the engine started with it
     )
@@ -164,7 +164,7 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     credential: (
         str  # for requests to the gateway and the control plane; "" for members of a gang that do not lead
     )
-    front_token: str  # rollout: the token that gateways present to the front
+    front_token: str  # rollout: the token that gateways present to the engine
     weights: WeightsReference  # rollout: the version to serve; train: the latest published one
     num_batches: int | None = (
         None  # train: end after this many updates unless the next batch is ready; None: no limit

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class LedgerState(StrEnum):
-    SERVING = "serving"  # requests in flight at the front
+    SERVING = "serving"  # requests in flight at an engine
     TRAINING = "training"
     RUNNING_AGENTS = "running_agents"
     STARTING = "starting"

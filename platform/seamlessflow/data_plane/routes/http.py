@@ -8,11 +8,12 @@ checked. If the common bound is exceeded, the answer is 503: waiting for room wo
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.runtime.http.bodies import Body, BodyAccount, BodyRefused, ClientGone
+from seamlessflow.runtime.http.bodies import Scope as BodyScope
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -107,74 +108,22 @@ def _google_key(scope: Scope) -> str:
     return header(scope, b"x-goog-api-key").strip() or asked.strip()
 
 
-class ClientGone(Exception):
-    """The client closed its connection before its request was complete or answered."""
-
-
-class BodyRoom:
-    """Counts the bytes of request bodies in memory; one per process."""
-
-    def __init__(self, *, max_body_bytes: int, max_total_bytes: int) -> None:
-        self.max_body_bytes = max_body_bytes
-        self._max_total_bytes = max_total_bytes
-        self._num_bytes = 0
+class BodyRoom(BodyAccount):
+    """The gateway's account of bodies, which refuses as its other routes do."""
 
     def hold(self) -> "HeldBody":
         return HeldBody(self)
 
-    def take(self, num_bytes: int) -> None:
-        """Reserve room for these bytes. Raises ApiError (503)."""
-        if self._num_bytes + num_bytes > self._max_total_bytes:
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "The gateway is reading too many request bodies at once; try again.",
-                code="overloaded",
-                headers={"retry-after": "1"},
-            )
-        self._num_bytes += num_bytes
 
-    def give_back(self, num_bytes: int) -> None:
-        self._num_bytes -= num_bytes
+class HeldBody(Body):
+    """One body. Use it as a context, or call `release` once the bytes are no longer needed."""
 
-
-class HeldBody:
-    """The room that one body takes. Use it as a context, or call `release` once the bytes are no longer needed."""
-
-    def __init__(self, room: BodyRoom) -> None:
-        self._room = room
-        self._num_bytes = 0
-
-    def __enter__(self) -> "HeldBody":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    async def read(self, scope: Scope, receive: Receive) -> bytes:
+    async def read(self, scope: BodyScope, receive: Receive) -> bytes:
         """Read the whole body. Raises ApiError (413, 503) and ClientGone."""
-        self._check_size(int(header(scope, b"content-length") or 0))
-        chunks: list[bytes] = []
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("the client disconnected before its request was complete")
-            if chunk := message.get("body", b""):
-                self._check_size(self._num_bytes + len(chunk))
-                self._room.take(len(chunk))
-                self._num_bytes += len(chunk)
-                chunks.append(chunk)
-            if not message.get("more_body"):
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    def release(self) -> None:
-        self._room.give_back(self._num_bytes)
-        self._num_bytes = 0
-
-    def _check_size(self, num_bytes: int) -> None:
-        if num_bytes > self._room.max_body_bytes:
-            raise ApiError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The request body has more than {self._room.max_body_bytes} bytes, the limit of this gateway.",
-            )
+        try:
+            return await super().read(scope, receive)
+        except BodyRefused as error:
+            if error.status is not HTTPStatus.SERVICE_UNAVAILABLE:
+                raise ApiError(error.status, error.detail) from None
+            retry = {"retry-after": "1"}
+            raise ApiError(error.status, error.detail, code="overloaded", headers=retry) from None

@@ -39,7 +39,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine of the engine table, reached through its front."""
+    """An engine of the engine table, reached through its door."""
 
     phase_id: UUID
     job_id: UUID

@@ -111,7 +111,7 @@ async def test_a_killed_engine_comes_back_alone_while_the_other_goes_on(stage: S
     told = plane.last(order)
     assert told.state is PhaseState.ACTIVE
     assert (told.endpoint, told.served_version) == (fellow.endpoint, 1)
-    assert "engine 0 was killed by SIGKILL; last line: fake engine starts" in engines_of(told)[0].problem
+    assert "engine 0 was killed by SIGKILL; last line: ready" in engines_of(told)[0].problem
     assert (await ask(stage, fellow, order, version=1))[0] == 200
 
     back, same = await serving(stage, order, version=1)

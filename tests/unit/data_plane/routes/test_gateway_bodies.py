@@ -8,7 +8,8 @@ import pytest
 from seamlessflow.data_plane.dialects.chat.request import chat_request_parse
 from seamlessflow.data_plane.dialects.fields import MAX_MESSAGES
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.routes.http import BodyRoom, ClientGone
+from seamlessflow.data_plane.routes.http import BodyRoom
+from seamlessflow.runtime.http.bodies import ClientGone
 
 SCOPE: dict[str, Any] = {"headers": []}
 

@@ -50,7 +50,8 @@ def command(
 def test_an_embedded_engine_gets_its_core_and_nothing_of_vllm() -> None:
     line, environment = command({"max_num_seqs": 5}, core_device(1), weights=Path("/w"))
     assert line == (
-        "embedded --model /m --uds /run/engine.sock --max-model-len 128 --slots 5 --weight-version 3 --dtype float32 "
+        "embedded --model /m --uds /run/engine.sock --host 127.0.0.1 --max-model-len 128 --slots 5 --weight-version 3 "
+        "--dtype float32 "
         "--device cpu --weights /w"
     )
     assert environment["OMP_NUM_THREADS"] == "1"

@@ -1,4 +1,4 @@
-"""Where fronts listen, the name that gateways are told, and the device that children get."""
+"""Where engines listen, the name that gateways are told, and the device that children get."""
 
 import socket
 from pathlib import Path

@@ -8,3 +8,4 @@ import seamlessflow_workers.rollout.engine.engine
 import seamlessflow_workers.rollout.engine.model.loading
 import seamlessflow_workers.rollout.serving.process
 import seamlessflow_workers.rollout.serving.server
+import seamlessflow_workers.rollout.serving.supervised

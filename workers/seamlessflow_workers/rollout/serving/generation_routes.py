@@ -8,15 +8,16 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from seamlessflow_workers.rollout.serving import payloads
+from seamlessflow_workers.rollout.serving.exchange import Answer, Handler, Reply, Request
 from seamlessflow_workers.rollout.serving.guides import GUIDE_FIELD
-from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_response, json_response
+from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_answer, json_answer
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.serving.served_engine import EngineFailedError, QueueFullError, ServedEngine
 
+EVENT_STREAM = "text/event-stream; charset=utf-8"
 BUSY = (
     "The engine is currently busy and cannot accept new requests. "
     "Please try again later or on a different instance."
@@ -27,51 +28,52 @@ class GenerationRoutes:
     def __init__(self, engine: ServedEngine) -> None:
         self._engine = engine
 
-    def table(self) -> list[web.RouteDef]:
-        return [
-            web.post("/inference/v1/generate", self.generate),
-            web.post("/inference/v1/abort_requests", self.abort_listed),
-            web.post("/abort_requests", self.abort_listed_or_all),
-        ]
+    def table(self) -> dict[tuple[str, str], Handler]:
+        return {
+            ("POST", "/inference/v1/generate"): self.generate,
+            ("POST", "/inference/v1/abort_requests"): self.abort_listed,
+            ("POST", "/abort_requests"): self.abort_listed_or_all,
+        }
 
-    async def generate(self, request: web.Request) -> web.StreamResponse:
+    async def generate(self, request: Request) -> Answer | None:
         try:
-            body = self._engine.parse(await request.read())
+            body = self._engine.parse(request.body)
             sequence = self._engine.submit(body, await self._engine.matcher(body))
         except InvalidRequestError as error:
-            return error_response(
+            return error_answer(
                 status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error), field=error.field
             )
         except QueueFullError:
-            return error_response(status=HTTPStatus.SERVICE_UNAVAILABLE, message=BUSY)
+            return error_answer(status=HTTPStatus.SERVICE_UNAVAILABLE, message=BUSY)
         except EngineFailedError as error:
-            return error_response(
+            return error_answer(
                 status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=str(error)
             )
         try:
             if body.stream:
-                return await self._stream(request, body, sequence)
+                await self._stream(request.reply, body, sequence)
+                return None
             return await self._unary(body, sequence)
         finally:
             self._engine.forget(sequence)
 
-    async def _unary(self, body: GenerateRequest, sequence: Sequence) -> web.Response:
+    async def _unary(self, body: GenerateRequest, sequence: Sequence) -> Answer:
         while sequence.finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
         if sequence.finish_reason is FinishReason.ERROR:
             if sequence.failure is not None:
-                return error_response(
+                return error_answer(
                     status=HTTPStatus.BAD_REQUEST,
                     kind="BadRequestError",
                     message=sequence.failure,
                     field=GUIDE_FIELD,
                 )
             message = f"the engine failed: {self._engine.failure}"
-            return error_response(
+            return error_answer(
                 status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=message
             )
-        return json_response(
+        return json_answer(
             payloads.unary_content(
                 sequence,
                 model=self._engine.settings.model_name,
@@ -80,11 +82,8 @@ class GenerationRoutes:
             )
         )
 
-    async def _stream(
-        self, request: web.Request, body: GenerateRequest, sequence: Sequence
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-        await response.prepare(request)
+    async def _stream(self, reply: Reply, body: GenerateRequest, sequence: Sequence) -> None:
+        await reply.begin(EVENT_STREAM)
         num_sent = 0
         finish_reason: FinishReason | None = None
         while finish_reason is None:
@@ -92,7 +91,7 @@ class GenerationRoutes:
             sequence.changed.clear()
             finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
             if finish_reason is FinishReason.ERROR:
-                await response.write(self._error_frame(sequence))
+                await reply.write(self._error_frame(sequence))
                 break
             num_generated = sequence.num_generated
             frames = payloads.stream_frames(
@@ -105,33 +104,31 @@ class GenerationRoutes:
             )
             num_sent = num_generated
             if frames:
-                await response.write(frames)
+                await reply.write(frames)
         if body.stream_options is not None and body.stream_options.include_usage:
-            await response.write(payloads.stream_usage_frame(sequence))
-        await response.write(payloads.STREAM_END)
-        await response.write_eof()
-        return response
+            await reply.write(payloads.stream_usage_frame(sequence))
+        await reply.end(payloads.STREAM_END)
 
     def _error_frame(self, sequence: Sequence) -> bytes:
         if sequence.failure is not None:
             return payloads.stream_error_frame(sequence.failure, field=GUIDE_FIELD)
         return payloads.stream_error_frame(f"the engine failed: {self._engine.failure}")
 
-    async def abort_listed(self, request: web.Request) -> web.Response:
+    async def abort_listed(self, request: Request) -> Answer:
         """Abort the requests with these answer ids (including the prefix). As in vLLM, unknown ids are no error."""
-        ids = _requested_ids(await request.read())
+        ids = _requested_ids(request.body)
         if ids is None:
             message = "Missing 'request_ids' in request body"
-            return error_response(status=HTTPStatus.BAD_REQUEST, message=message, field="request_ids")
+            return error_answer(status=HTTPStatus.BAD_REQUEST, message=message, field="request_ids")
         self._abort(ids)
-        return web.Response()
+        return Answer()
 
-    async def abort_listed_or_all(self, request: web.Request) -> web.Response:
-        ids = _requested_ids(await request.read())
+    async def abort_listed_or_all(self, request: Request) -> Answer:
+        ids = _requested_ids(request.body)
         if not ids:
             ids = [REQUEST_ID_PREFIX + request_id for request_id in self._engine.in_flight]
         self._abort(ids)
-        return json_response({"status": "aborted", "aborted": len(ids)})
+        return json_answer({"status": "aborted", "aborted": len(ids)})
 
     def _abort(self, ids: list[str]) -> None:
         in_flight = self._engine.in_flight

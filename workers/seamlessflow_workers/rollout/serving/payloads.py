@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from aiohttp import web
 
+from seamlessflow_workers.rollout.serving.exchange import Answer
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 REQUEST_ID_PREFIX = "generate-tokens-"
@@ -26,8 +26,8 @@ STREAM_END = b"data: [DONE]\n\n"
 _encode = msgspec.json.encode
 
 
-def json_response(content: object, *, status: int = HTTPStatus.OK) -> web.Response:
-    return web.Response(body=_encode(content), status=status, content_type="application/json")
+def json_answer(content: object, *, status: int = HTTPStatus.OK) -> Answer:
+    return Answer(_encode(content), status)
 
 
 def escaped_label(value: str) -> str:
@@ -43,12 +43,10 @@ def error_content(
     }
 
 
-def error_response(
+def error_answer(
     *, status: HTTPStatus, message: str, kind: str | None = None, field: str | None = None
-) -> web.Response:
-    return json_response(
-        error_content(status=status, message=message, kind=kind, field=field), status=status.value
-    )
+) -> Answer:
+    return json_answer(error_content(status=status, message=message, kind=kind, field=field), status=status)
 
 
 def usage(sequence: Sequence, *, num_generated: int) -> dict[str, Any]:

@@ -9,9 +9,10 @@ The serving modules are imported late, so that a wrong argument is reported befo
 """
 
 import argparse
-import contextlib
+import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,6 +49,11 @@ def engine_parser(program: str, description: str | None) -> argparse.ArgumentPar
     parser.add_argument(
         "--served-model-name", help="name in /v1/models and metrics; default: the folder's name"
     )
+    parser.add_argument(
+        "--control-fd",
+        type=int,
+        help="inherited socket to the supervisor, at whose word gateways are admitted on a free port",
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--uds", type=Path, help="listen on this unix socket")
     where.add_argument("--port", type=int, help="listen on this port; 0 picks a free one")
@@ -76,28 +82,32 @@ def arguments_parse(parser: argparse.ArgumentParser, *, counts: Iterable[str] = 
 
 
 async def serve(engine: "ServedEngine", arguments: argparse.Namespace, *, program: str) -> NoReturn:
-    """Listen where the arguments say, until the engine fails."""
-    from aiohttp import web
+    """Listen where the arguments say, until the engine fails or the supervisor is gone."""
+    from seamlessflow_workers.rollout.serving.server import EngineServer
+    from seamlessflow_workers.rollout.serving.supervised import Supervised
 
-    from seamlessflow_workers.rollout.serving.server import build_app
-
-    runner = web.AppRunner(build_app(engine), handler_cancellation=True, access_log=None)
-    await runner.setup()
-    site: web.BaseSite
-    if arguments.uds is not None:
-        # A killed predecessor may have left its socket file behind.
-        with contextlib.suppress(FileNotFoundError):
-            arguments.uds.unlink()
-        site = web.UnixSite(runner, arguments.uds)
-    else:
-        site = web.TCPSite(runner, arguments.host, arguments.port)
+    server = EngineServer(engine)
+    engine.start()
+    waiting: list[asyncio.Task[object]] = [asyncio.create_task(engine.failed.wait())]
+    port = None
     try:
-        await site.start()
+        if arguments.uds is not None:
+            await server.http.listen_at(arguments.uds)
+        else:
+            port = await server.http.listen(arguments.host, arguments.port)
+        if arguments.control_fd is not None:
+            supervised = Supervised(server.app, engine)
+            door_port = await supervised.http.listen(arguments.host)
+            control = socket.socket(fileno=arguments.control_fd)
+            control.set_inheritable(False)
+            waiting.append(asyncio.create_task(supervised.obey(control, port=door_port)))
     except OSError as error:
         leave(program, REFUSED, f"cannot listen: {error}")
     # The port is printed only if the caller cannot know it.
-    print(f"ready {runner.addresses[0][1]}" if arguments.port == 0 else "ready", flush=True)
-    await engine.failed.wait()
+    print(f"ready {port}" if arguments.port == 0 else "ready", flush=True)
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if not engine.failed.is_set():
+        leave(program, 0, "the control socket was closed")
     leave(program, FAILED, f"the engine failed: {engine.failure!r}")
 
 

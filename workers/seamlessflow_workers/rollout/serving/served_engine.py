@@ -84,6 +84,8 @@ class ServedEngine(ABC):
         self.kept_bytes = 0  # of each device's memory, when it last fell asleep
         self.failure: BaseException | None = None  # why the engine is dead
         self.failed = asyncio.Event()
+        self.is_steady = asyncio.Event()  # no update of the weights is open
+        self.is_steady.set()
         self.staged_bytes: list[int] = []  # that each of the engine's workers read of the staged weights
         self._arrival: Arrival | None = None  # of the staged weights
         self._staged_path: Path | None = None

@@ -1,4 +1,4 @@
-"""Sends one request to one engine, through its front.
+"""Sends one request to one engine, through its door.
 
 `EngineClient` takes prompt ids and what may still be sampled: `generate` yields `Piece`s, `whole` returns one. Every
 failure is one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry
@@ -153,14 +153,12 @@ class EngineClient:
     async def counters(self, engine: Engine) -> str | None:
         """Return the counters that change while the engine works, as text to compare; None if no answer came in time.
 
-        The text is empty if the front answered without counters; then there is nothing to compare.
+        The text is empty if the engine answered without counters; then there is nothing to compare.
         """
         try:
             async with self._http.get(
                 f"{engine.endpoint}/metrics", headers=request_headers(engine), timeout=_PROBE_TIMEOUT
             ) as response:
-                if response.status == HTTPStatus.BAD_GATEWAY:
-                    return None
                 text = (await response.read()).decode(errors="replace")
         except (aiohttp.ClientError, ConnectionError, TimeoutError):
             return None
@@ -173,7 +171,7 @@ class EngineClient:
         task.add_done_callback(self._aborts.discard)
 
     async def _abort(self, engine: Engine, request_id: str) -> None:
-        """Abort the request explicitly, because a front may notice a closed connection late."""
+        """Abort the request explicitly, because an engine may notice a closed connection late."""
         # A lost engine has nothing left to abort.
         with contextlib.suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
             await self._http.post(

@@ -20,7 +20,7 @@ SECOND = EngineKey(UUID(int=2))
 
 
 def engine(number: int, *, version: int = 0, job: UUID = JOB, replica: int = 0, start: int = 0) -> Engine:
-    """`start`: how often it was started again, each time with another front."""
+    """`start`: how often it was started again, each time at another address."""
     endpoint = f"http://engine-{number}-{replica}-{start}"
     return Engine(UUID(int=number), job, endpoint, version, "token", NUM_SLOTS, replica)
 

@@ -1,0 +1,1 @@
+"""HTTP between our own processes: connections, servers and their limits, bodies."""
