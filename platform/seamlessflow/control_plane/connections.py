@@ -8,8 +8,10 @@ import os
 import sys
 from http import HTTPStatus
 
-from seamlessflow.control_plane.env import Environment, InvalidSetting
+from seamlessflow.runtime import plane_variables
 from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
+from seamlessflow.runtime.plane_variables import BODY_TIMEOUT_S, DRAIN_TIMEOUT_S, HEAD_TIMEOUT_S
+from seamlessflow.runtime.variables import InvalidSetting, Reader
 
 PROBLEM = b"application/problem+json"
 
@@ -19,18 +21,17 @@ def _refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
     return PROBLEM, json.dumps(problem | {"errors": []}).encode()
 
 
-def _limits() -> HttpLimits:
-    environment = Environment(os.environ)
+def limits() -> HttpLimits:
     return HttpLimits(
         refusal=_refusal,
-        max_connections=environment.integer("SEAMLESSFLOW_MAX_CONNECTIONS", default=4096, minimum=1),
-        head_s=environment.integer("SEAMLESSFLOW_HEAD_TIMEOUT_S", default=10, minimum=1),
-        body_s=environment.integer("SEAMLESSFLOW_BODY_TIMEOUT_S", default=30, minimum=1),
-        drain_s=environment.integer("SEAMLESSFLOW_DRAIN_TIMEOUT_S", default=30, minimum=1),
+        max_connections=Reader(os.environ).read(plane_variables.MAX_CONNECTIONS),
+        head_s=HEAD_TIMEOUT_S,
+        body_s=BODY_TIMEOUT_S,
+        drain_s=DRAIN_TIMEOUT_S,
     )
 
 
 try:
-    HttpProtocol = limited_protocol(_limits())
+    HttpProtocol = limited_protocol(limits())
 except InvalidSetting as error:
     sys.exit(f"seamlessflow: {error}")

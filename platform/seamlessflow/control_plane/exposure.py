@@ -8,14 +8,15 @@ address is this machine's own. A setting that would weaken it stops the process 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from seamlessflow.control_plane.env import ACCEPTED_URL, Environment, InvalidSetting
+from seamlessflow.control_plane import variables
 from seamlessflow.core.protocol.exposure import (
-    MODE_VARIABLE,
     SECRET_ACCEPTED,
     Mode,
     is_loopback,
     secret_weakness,
 )
+from seamlessflow.runtime import plane_variables
+from seamlessflow.runtime.variables import InvalidSetting, Reader
 
 LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 ONE_YEAR_S = 365 * 24 * 3600
@@ -33,16 +34,16 @@ class Exposure:
     hsts_s: int
 
 
-def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposure:
+def exposure_read(reader: Reader, *, web_url: str, secret_key: str) -> Exposure:
     """Read the exposure. Raises InvalidSetting."""
-    mode = Mode(env.one_of(MODE_VARIABLE, default=Mode.LOCAL, choices=tuple(Mode)))
+    mode = Mode(reader.read(plane_variables.MODE))
     parts = urlsplit(web_url)
     is_https = parts.scheme == "https"
     if mode is Mode.PRODUCTION:
-        _check_production(env, web_url=web_url)
+        _check_production(reader, web_url=web_url)
     if mode is not Mode.LOCAL and (weakness := secret_weakness(secret_key)):
         raise InvalidSetting("SEAMLESSFLOW_SECRET_KEY", weakness, SECRET_ACCEPTED)
-    hosts = env.items("SEAMLESSFLOW_ALLOWED_HOSTS")
+    hosts = reader.read(variables.ALLOWED_HOSTS)
     if mode is not Mode.LOCAL and "*" in hosts:
         raise InvalidSetting(
             "SEAMLESSFLOW_ALLOWED_HOSTS",
@@ -53,18 +54,17 @@ def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposur
         mode=mode,
         # The address itself is always accepted, and so is loopback, from which health checks of containers come.
         allowed_hosts=list(dict.fromkeys([*hosts, str(parts.hostname), *LOOPBACK_HOSTS])),
-        trusted_origins=[web_url, *env.items("SEAMLESSFLOW_TRUSTED_ORIGINS")],
+        trusted_origins=[web_url, *reader.read(variables.TRUSTED_ORIGINS)],
         is_https=is_https,
         redirects_to_https=is_https and mode is Mode.PRODUCTION,
-        hsts_s=env.integer("SEAMLESSFLOW_HSTS_S", default=ONE_YEAR_S)
-        if is_https and mode is Mode.PRODUCTION
-        else 0,
+        hsts_s=ONE_YEAR_S if is_https and mode is Mode.PRODUCTION else 0,
     )
 
 
-def _check_production(env: Environment, *, web_url: str) -> None:
-    env.text("SEAMLESSFLOW_WEB_URL", accepted=ACCEPTED_URL)  # no default: links and cookies depend on it
-    env.text("SEAMLESSFLOW_GATEWAY_URL", accepted=ACCEPTED_URL)
+def _check_production(reader: Reader, *, web_url: str) -> None:
+    for variable in (variables.WEB_URL, variables.GATEWAY_URL):
+        if not reader.has(variable):  # no default: links and cookies depend on it
+            raise InvalidSetting(variable.name, None, variable.accepted)
     parts = urlsplit(web_url)
     if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
         raise InvalidSetting(

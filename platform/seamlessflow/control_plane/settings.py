@@ -6,50 +6,52 @@ Web, scheduler, background workers and tests all load this module; a bad variabl
 import os
 import sys
 
+from seamlessflow.control_plane import variables
 from seamlessflow.control_plane.common.http.body_bounds import MAX_WORKER_BYTES
-from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
-from seamlessflow.runtime.artifacts.opening import ACCEPTED as ACCEPTED_ROOTS
-from seamlessflow.runtime.artifacts.opening import InvalidRoot, local_folder, root_url
+from seamlessflow.runtime import plane_variables
+from seamlessflow.runtime.artifacts.opening import local_folder
 from seamlessflow.runtime.logs import LINE
-from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
+from seamlessflow.runtime.variables import InvalidSetting, Reader, made_folder
 
 _PACKAGE = "seamlessflow.control_plane"
-_env = Environment(os.environ)
+_reader = Reader(os.environ)
+_read = _reader.read
 
 try:
-    SECRET_KEY = SEAMLESSFLOW_SECRET_KEY = _env.secret("SEAMLESSFLOW_SECRET_KEY")
-    _database = _env.database("DATABASE_URL")
-    GATEWAY_DATABASE = _env.optional_database("GATEWAY_DATABASE_URL")
-    BROKER_URL = _env.broker_url("BROKER_URL")
-    BACKGROUND_BROKER_URL = _env.broker_url("BACKGROUND_BROKER_URL", default=BROKER_URL)
-    EVENTS_URL = redis_url(_env.broker_url("EVENTS_URL", default=BROKER_URL))
-    WEB_URL = _env.http_url("SEAMLESSFLOW_WEB_URL", default="http://127.0.0.1:8000")
-    GATEWAY_URL = _env.http_url("SEAMLESSFLOW_GATEWAY_URL", default="http://127.0.0.1:8100")
-    ARTIFACT_ROOT_URL = root_url(_env.text("ARTIFACT_ROOT", accepted=ACCEPTED_ROOTS))
+    SECRET_KEY = SEAMLESSFLOW_SECRET_KEY = _read(plane_variables.SECRET_KEY)
+    _database = _read(variables.DATABASE_URL)
+    GATEWAY_DATABASE = (
+        _read(variables.GATEWAY_DATABASE_URL) if _reader.has(variables.GATEWAY_DATABASE_URL) else None
+    )
+    BROKER_URL = _read(variables.BROKER_URL)
+    BACKGROUND_BROKER_URL = _read(variables.BACKGROUND_BROKER_URL, default=BROKER_URL)
+    EVENTS_URL = redis_url(_read(variables.EVENTS_URL, default=BROKER_URL))
+    WEB_URL = _read(variables.WEB_URL)
+    GATEWAY_URL = _read(variables.GATEWAY_URL)
+    ARTIFACT_ROOT_URL = _read(plane_variables.ARTIFACT_ROOT)
     # Where this host keeps files: the store itself if that is a folder, else copies of what is in it.
     ARTIFACT_ROOT = local_folder(ARTIFACT_ROOT_URL, os.environ)
-    INCOMING_DIR = _env.made_folder("ARTIFACT_ROOT", ARTIFACT_ROOT / "incoming")
-    MODEL_ROOTS = _env.folders("MODEL_ROOTS")
-    HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
-    MAX_UPLOAD_BYTES = _env.integer("SEAMLESSFLOW_MAX_UPLOAD_BYTES", default=16 * GIBIBYTE, minimum=1)
-    WATCHDOG_S = _env.integer(LIMIT_VARIABLE, default=DEFAULT_LIMIT_S)
-    MAX_UPLOADS_IN_FLIGHT_BYTES = _env.integer(
-        "SEAMLESSFLOW_MAX_UPLOADS_IN_FLIGHT_BYTES", default=4 * MAX_UPLOAD_BYTES, minimum=MAX_UPLOAD_BYTES
-    )
-    MAX_QUEUED_JOBS = _env.integer("SEAMLESSFLOW_MAX_QUEUED_JOBS", default=200, minimum=1)
-    SIGN_IN_FAILURES = _env.integer("SEAMLESSFLOW_SIGN_IN_FAILURES", default=5, minimum=1)
-    SIGN_IN_ADDRESS_FAILURES = _env.integer("SEAMLESSFLOW_SIGN_IN_ADDRESS_FAILURES", default=50, minimum=1)
-    SIGN_IN_LOCK_S = _env.integer("SEAMLESSFLOW_SIGN_IN_LOCK_S", default=900, minimum=1)
-    POOL_SIZE = _env.integer("SEAMLESSFLOW_DATABASE_POOL", default=0)
-    LOG_LEVEL = _env.one_of(
-        "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
-    )
-    JOIN_TOKEN = _env.secret("SEAMLESSFLOW_JOIN_TOKEN") if "SEAMLESSFLOW_JOIN_TOKEN" in os.environ else ""
-    _exposure = exposure_read(_env, web_url=WEB_URL, secret_key=SECRET_KEY)
-except (InvalidRoot, InvalidSetting) as error:
+    INCOMING_DIR = made_folder("ARTIFACT_ROOT", ARTIFACT_ROOT / "incoming")
+    MODEL_ROOTS = _read(variables.MODEL_ROOTS)
+    HUB_CACHE = _read(variables.HUB_CACHE)
+    MAX_UPLOAD_BYTES = _read(variables.MAX_UPLOAD_BYTES)
+    WATCHDOG_S = _read(plane_variables.WATCHDOG_S)
+    MAX_QUEUED_JOBS = _read(variables.MAX_QUEUED_JOBS)
+    POOL_SIZE = _read(variables.DATABASE_POOL)
+    LOG_LEVEL = _read(variables.LOG_LEVEL)
+    JOIN_TOKEN = _read(variables.JOIN_TOKEN) if _reader.has(variables.JOIN_TOKEN) else ""
+    _exposure = exposure_read(_reader, web_url=WEB_URL, secret_key=SECRET_KEY)
+except InvalidSetting as error:
     sys.exit(f"seamlessflow: {error}")
+
+# One web process receives uploads of this size in all; they are kept in INCOMING_DIR meanwhile.
+MAX_UPLOADS_IN_FLIGHT_BYTES = 4 * MAX_UPLOAD_BYTES
+# Failed sign-ins for one name from one address, and from one address, before sign-in is locked, and for how long.
+SIGN_IN_FAILURES = 5
+SIGN_IN_ADDRESS_FAILURES = 50
+SIGN_IN_LOCK_S = 900
 
 DEBUG = False
 ROOT_URLCONF = f"{_PACKAGE}.urls"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from seamlessflow.control_plane.env import Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import Exposure, exposure_read
 from seamlessflow.core.protocol.exposure import Mode, binding_refusal, is_loopback
 from seamlessflow.data_plane.config import InvalidSettings, settings_read
+from seamlessflow.runtime.variables import InvalidSetting, Reader
 
 STRONG = "correct-horse-battery-staple-" * 2
 PRODUCTION = {
@@ -17,7 +17,7 @@ PRODUCTION = {
 
 def exposed(secret_key: str = STRONG, **changes: str) -> Exposure:
     environ = PRODUCTION | changes
-    return exposure_read(Environment(environ), web_url=environ["SEAMLESSFLOW_WEB_URL"], secret_key=secret_key)
+    return exposure_read(Reader(environ), web_url=environ["SEAMLESSFLOW_WEB_URL"], secret_key=secret_key)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_the_gateway_listens_to_other_hosts_only_in_production_with_a_strong_sec
     assert gateway_faults("0.0.0.0", **production) == ""
     assert "--host '0.0.0.0' is reachable" in gateway_faults("0.0.0.0")
     assert "is 20 characters long" in gateway_faults("::", SEAMLESSFLOW_SECRET_KEY="a1b2c" * 4, **production)
-    assert "must be one of local, private, production, got 'open'" in gateway_faults(
+    assert "is 'open'; accepted: local, private, production" in gateway_faults(
         "::1", SEAMLESSFLOW_MODE="open"
     )

@@ -14,8 +14,9 @@ import aiohttp
 import uvloop
 
 from seamlessflow.runtime.logs import log_to_stderr
+from seamlessflow.runtime.variables import InvalidSetting
 from seamlessflow_workers.process.launch import bind_to_parent
-from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+from seamlessflow_workers.supervisor.config import InvalidFlag, SupervisorConfig, read_config
 from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome, UnsafeFolder
 from seamlessflow_workers.supervisor.machine import Machine
 
@@ -30,7 +31,7 @@ def main(**replaced: Any) -> int:
         with MachineHome(config.home, name=config.name) as home:
             os.environ.update(home.child_environment(os.environ))
             uvloop.run(_run(config, home))
-    except (InvalidSetting, AlreadyRunning, UnsafeFolder) as error:
+    except (InvalidFlag, InvalidSetting, AlreadyRunning, UnsafeFolder) as error:
         sys.stderr.write(f"supervisor: {error}\n")
         return 1
     return 0

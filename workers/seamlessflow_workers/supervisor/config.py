@@ -1,12 +1,10 @@
-"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,DEVICES,HOST_NAME,
-LISTEN_HOST,ADVERTISED_HOST,FORK_SERVER,GPU_MEMORY_SHARE,MEMORY_SHARE} from the environment.
+"""Settings of one supervisor: flags, and what `variables` names from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced with a warning.
 """
 
 import argparse
 import logging
-import math
 import os
 import re
 import socket
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
-from seamlessflow.core.sizing.gpu_memory import USUAL_SHARE
 from seamlessflow.core.types.devices import (
     Device,
     DeviceKind,
@@ -25,16 +22,15 @@ from seamlessflow.core.types.devices import (
     select_core_sets,
     select_gpus,
 )
+from seamlessflow.runtime.variables import Reader
 from seamlessflow_workers.process.device_environment import devices_cores
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 from seamlessflow_workers.process.memory_use import memory_limit_bytes
 from seamlessflow_workers.process.settings import (
-    LOOPBACK,
-    MEMORY_SHARE_VARIABLE,
-    USUAL_MEMORY_SHARE,
     ChildSettings,
     EngineFinding,
 )
+from seamlessflow_workers.supervisor import variables
 from seamlessflow_workers.supervisor.capabilities import find_vllm, vllm_python
 from seamlessflow_workers.supervisor.device_watch import Probe
 from seamlessflow_workers.supervisor.inventory import (
@@ -54,8 +50,8 @@ MAX_AGENT_SLOTS = 64
 log = logging.getLogger(__name__)
 
 
-class InvalidSetting(ValueError):
-    """A flag or variable has a value that cannot be used."""
+class InvalidFlag(ValueError):
+    """A flag has a value that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +73,24 @@ class SupervisorConfig(ChildSettings):
 
 
 def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> SupervisorConfig:
-    """Read the configuration. Raises InvalidSetting, or exits with the parser's own message."""
-    options = _parser(environment).parse_args(arguments)
+    """Read the configuration. Raises InvalidFlag, InvalidSetting, or exits with the parser's own message."""
+    reader = Reader(environment)
+    options = _parser(reader).parse_args(arguments)
     if not MACHINE_NAME.fullmatch(options.name):
-        raise InvalidSetting(f"--name {options.name!r} must match {MACHINE_NAME.pattern}")
+        raise InvalidFlag(f"--name {options.name!r} must match {MACHINE_NAME.pattern}")
     if not options.control_plane_url.startswith(("http://", "https://")):
-        raise InvalidSetting(
+        raise InvalidFlag(
             f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
         )
-    if options.device not in (None, *KINDS):  # argparse checks only flags
-        raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(KINDS)}")
     if not 1 <= options.agent_slots <= MAX_AGENT_SLOTS:
-        raise InvalidSetting(f"--agent-slots {options.agent_slots} must be from 1 to {MAX_AGENT_SLOTS}")
+        raise InvalidFlag(f"--agent-slots {options.agent_slots} must be from 1 to {MAX_AGENT_SLOTS}")
     available = _usable_cores(options.cores)
     try:
         devices = _choose_devices(options.device, options.devices, available, environment)
     except InvalidDevices as error:
-        raise InvalidSetting(str(error)) from error
+        raise InvalidFlag(str(error)) from error
     device = devices[0].kind
-    embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
+    embedded = options.engine_python or reader.read(variables.ENGINE_PYTHON) or sys.executable
     vllm = options.engine_python or vllm_python(environment)
     return SupervisorConfig(
         name=options.name,
@@ -106,13 +101,13 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         home=options.home,
         device=device,
         devices=devices,
-        broker_url=environment.get("BROKER_URL") or None,
+        broker_url=reader.read(variables.BROKER_URL) or None,
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         has_fork_server=options.fork_server,
         agent_slots=options.agent_slots,
-        gpu_memory_share=_share(environment, "SEAMLESSFLOW_GPU_MEMORY_SHARE", USUAL_SHARE),
-        memory_limit_bytes=memory_limit_bytes(_share(environment, MEMORY_SHARE_VARIABLE, USUAL_MEMORY_SHARE)),
+        gpu_memory_share=reader.read(variables.GPU_MEMORY_SHARE),
+        memory_limit_bytes=memory_limit_bytes(reader.read(variables.MEMORY_SHARE)),
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -124,7 +119,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
     )
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def _parser(reader: Reader) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seamlessflow-supervisor", description="Runs one machine of a cluster."
     )
@@ -134,18 +129,16 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--cores", help="cores for the children, such as 0 or 0,2 or 0-3; default: all that are available"
     )
-    parser.add_argument(
-        "--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow"))
-    )
+    parser.add_argument("--home", type=Path, default=Path(reader.read(variables.HOME)))
     parser.add_argument(
         "--listen-host",
-        default=environment.get("SEAMLESSFLOW_LISTEN_HOST") or LOOPBACK,
+        default=reader.read(variables.LISTEN_HOST),
         help="address at which gateways reach engines, and other machines' trainers reach this machine's: 0.0.0.0 if "
         "they are on other hosts; default: loopback",
     )
     parser.add_argument(
         "--advertised-host",
-        default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
+        default=reader.read(variables.ADVERTISED_HOST) or None,
         help="name or address of this machine for gateways and other machines; default: the address where it listens, "
         "or its host name if that stands for all interfaces",
     )
@@ -162,25 +155,25 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--fork-server",
         action=argparse.BooleanOptionalAction,
-        default=environment.get("SEAMLESSFLOW_FORK_SERVER") != "off",
+        default=reader.read(variables.FORK_SERVER) != "off",
         help="keep one process that has done the children's imports, so that they start at once; default: on",
     )
     parser.add_argument(
         "--device",
         choices=KINDS,
-        default=environment.get("SEAMLESSFLOW_DEVICE") or None,
+        default=reader.read(variables.DEVICE) if reader.has(variables.DEVICE) else None,
         help="kind of device of engines and trainers; default: that of --devices, else cuda if there is a GPU",
     )
     parser.add_argument(
         "--devices",
-        default=environment.get("SEAMLESSFLOW_DEVICES") or None,
+        default=reader.read(variables.DEVICES) or None,
         help="what engines and trainers compute on: GPUs by number or UUID, such as 0-5 or 0,1, or sets of cores, such "
         "as cpu:0,cpu:1 (two devices) or cpu:0-3 (one of four cores); default: all GPUs that are visible, on a CPU one "
         "device of all cores",
     )
     parser.add_argument(
         "--host-name",
-        default=environment.get("SEAMLESSFLOW_HOST_NAME") or socket.gethostname(),
+        default=reader.read(variables.HOST_NAME) or socket.gethostname(),
         help="name of the host that this machine is on or a part of; default: %(default)s",
     )
     return parser
@@ -203,32 +196,21 @@ def _choose_devices(
 
 
 def _advertised_host(listen_host: str, given: str | None) -> str:
-    """Return the address for others, who cannot use one that stands for all interfaces. Raises InvalidSetting."""
+    """Return the address for others, who cannot use one that stands for all interfaces. Raises InvalidFlag."""
     if given in UNSPECIFIED:
-        raise InvalidSetting(
+        raise InvalidFlag(
             f"--advertised-host {given!r} is not the address of a machine; give the one that gateways can reach"
         )
     return given or (socket.gethostname() if listen_host in UNSPECIFIED else listen_host)
-
-
-def _share(environment: Mapping[str, str], name: str, usual: float) -> float:
-    text = environment.get(name)
-    try:
-        share = float(text or usual)
-    except ValueError:
-        share = math.nan
-    if not 0 < share <= 1:
-        raise InvalidSetting(f"{name} {text!r} must be above 0 and at most 1")
-    return share
 
 
 def _read_token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise InvalidSetting(f"--token-file {path}: {error.strerror}") from error
+        raise InvalidFlag(f"--token-file {path}: {error.strerror}") from error
     if not token:
-        raise InvalidSetting(f"--token-file {path} is empty; it must hold the machine's token")
+        raise InvalidFlag(f"--token-file {path} is empty; it must hold the machine's token")
     return token
 
 
@@ -250,6 +232,6 @@ def _parse_cores(text: str) -> frozenset[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise InvalidSetting(f"--cores {text!r} must be numbers and ranges, such as 0 or 0,2 or 0-3")
+            raise InvalidFlag(f"--cores {text!r} must be numbers and ranges, such as 0 or 0,2 or 0-3")
         cores.update(range(int(first), int(last or first) + 1))
     return frozenset(cores)

@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
 
 from seamlessflow.cli.local.migration import gateway_database
+from seamlessflow.control_plane.common.database.address import DatabaseAddress
 from seamlessflow.control_plane.common.database.gateway_role import gateway_role_grant
-from seamlessflow.control_plane.env import DatabaseAddress
 from seamlessflow.core.access.gateway_grants import ALL, GATEWAY_ROLE, GRANTS, Grant, grant_statements
 
 REFUSED = (

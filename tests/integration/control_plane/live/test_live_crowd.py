@@ -18,7 +18,7 @@ import pytest
 import redis.asyncio
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
-from seamlessflow.cli.local.planes import web_command
+from seamlessflow.cli.local.planes import HTTP_PROTOCOL, web_command
 from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES
 from seamlessflow.core.protocol.live_events import (
     APPEND,
@@ -29,7 +29,9 @@ from seamlessflow.core.protocol.live_events import (
     seq_key,
 )
 from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures import impatient_connections
 from tests.fixtures.gateway_world import SECRET, GatewayWorld
+from tests.fixtures.impatient_connections import HEAD_TIMEOUT_S
 from tests.fixtures.repository import ROOT
 from tests.fixtures.services import ValkeyUrls
 
@@ -39,7 +41,6 @@ NUM_ROUNDS = NUM_SOCKETS // SOCKETS_PER_ROUND
 NUM_TOPICS = 3
 # Detects a web process that hangs, not one that is slow.
 HANG_S = 90.0
-HEAD_TIMEOUT_S = 2
 COME_AGAIN = 1012
 
 
@@ -78,15 +79,18 @@ async def web(migrated_database_url: str, embedded_valkey: ValkeyUrls, tmp_path:
         "BROKER_URL": embedded_valkey.broker,
         "EVENTS_URL": embedded_valkey.events,
         "SEAMLESSFLOW_SECRET_KEY": SECRET,
-        "SEAMLESSFLOW_HEAD_TIMEOUT_S": str(HEAD_TIMEOUT_S),
         "ARTIFACT_ROOT": str(tmp_path / "artifacts"),
         "MODEL_ROOTS": str(tmp_path),
         "DJANGO_SETTINGS_MODULE": "seamlessflow.control_plane.settings",
-        "PYTHONPATH": str(ROOT / "platform"),
+        "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
     }
     log = tmp_path / "web.log"
     with log.open("wb") as lines:
-        command = wrapped(web_command("http://127.0.0.1:0"), identity=same_identity(), death_signal=9)
+        program = [
+            impatient_connections.__name__ + ":HttpProtocol" if word == HTTP_PROTOCOL else word
+            for word in web_command("http://127.0.0.1:0")
+        ]
+        command = wrapped(tuple(program), identity=same_identity(), death_signal=9)
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=lines, stderr=lines)  # noqa: ASYNC220
     try:
         yield Web(process, await address_told(process, log), world, log)

@@ -21,9 +21,9 @@ NUM_HALF_HEADS = 20
 PIECE = b"x" * (1 << 20)
 USER: dict[str, Any] = {"role": "user", "content": "12+34?"}
 SHORT_TIMEOUTS = {
-    "SEAMLESSFLOW_HEAD_TIMEOUT_S": "2",
-    "SEAMLESSFLOW_BODY_TIMEOUT_S": "2",
-    "SEAMLESSFLOW_DRAIN_TIMEOUT_S": "2",
+    "head_timeout_s": 2.0,
+    "body_timeout_s": 2.0,
+    "drain_timeout_s": 2.0,
 }
 PATIENCE_S = 40.0  # for things that take two to four seconds on an idle machine
 
@@ -118,7 +118,7 @@ async def test_unfinished_bodies_of_strangers_take_no_memory(wires: Wires) -> No
 
 async def test_unfinished_bodies_of_sessions_share_one_bound(wires: Wires) -> None:
     world = wires.world
-    world.environ["SEAMLESSFLOW_BODY_MEMORY_MB"] = "64"
+    world.changes["max_inflight_body_bytes"] = 64 << 20
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     key = await session_key(world)
     before = rss_bytes(world)
@@ -129,7 +129,7 @@ async def test_unfinished_bodies_of_sessions_share_one_bound(wires: Wires) -> No
 
 async def test_half_sent_heads_and_bodies_are_closed_in_time(wires: Wires) -> None:
     world = wires.world
-    world.environ |= SHORT_TIMEOUTS
+    world.changes |= SHORT_TIMEOUTS
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     key = await session_key(world)
     endless, _ = await wires.open(b"GET /healthz HTTP/1.1\r\n" + b"x: %s\r\n" % (b"a" * 1024) * 100)
@@ -147,7 +147,7 @@ async def test_half_sent_heads_and_bodies_are_closed_in_time(wires: Wires) -> No
 
 async def test_client_that_takes_nothing_of_its_stream_is_cut_off(wires: Wires) -> None:
     world = wires.world
-    world.environ |= SHORT_TIMEOUTS
+    world.changes |= SHORT_TIMEOUTS
     limits: dict[str, Any] = {
         "model": {"max_model_len": 200_000},
         "rollout": {"max_tokens_per_turn": 190_000},

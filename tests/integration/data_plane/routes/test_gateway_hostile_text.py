@@ -23,7 +23,7 @@ LONG_BYTES = 20 << 20
 
 @pytest.fixture
 async def world(gateway_world: GatewayWorld) -> GatewayWorld:
-    gateway_world.environ |= {"SEAMLESSFLOW_RENDER_TIMEOUT_S": "2", "SEAMLESSFLOW_RENDER_MEMORY_MB": "512"}
+    gateway_world.changes |= {"render_timeout_s": 2.0, "render_memory_mb": 512}
     return gateway_world
 
 
@@ -98,7 +98,7 @@ async def test_templates_that_take_memory_or_write_without_end_fail_by_name(worl
 
 
 async def test_long_text_is_refused_while_others_are_served(world: GatewayWorld) -> None:
-    world.environ["SEAMLESSFLOW_RENDER_MEMORY_MB"] = "4096"  # so that the time limit is reached first
+    world.changes["render_memory_mb"] = 4096  # so that the time limit is reached first
     await world.start_engines(lambda prompt: "yes<|im_end|>", model={"max_model_len": 200_000})
     long, honest = await session_keys(world)
     assert world.http is not None

@@ -197,7 +197,7 @@ async def test_a_request_that_arrives_twice_under_one_key_is_one_turn(gateway_wo
 
 
 async def test_a_turn_that_nobody_came_back_for_is_recorded_as_partial(gateway_world: GatewayWorld) -> None:
-    gateway_world.environ["SEAMLESSFLOW_RETRY_WINDOW_S"] = "0"
+    gateway_world.changes["retry_window_s"] = 0.0
     (engine,) = await gateway_world.start_engines(script)
     key = await session_key(gateway_world)
     engine.step_s = 0.02

@@ -8,7 +8,7 @@ import pytest
 
 from seamlessflow.core.types.devices import core_set_id
 from seamlessflow_workers.supervisor import inventory
-from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+from seamlessflow_workers.supervisor.config import InvalidFlag, SupervisorConfig, read_config
 from tests.fixtures.machine_devices import gpu
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -73,14 +73,14 @@ def test_hidden_gpus_leave_the_processor(read: Read, hidden: str) -> None:
 def test_devices_that_this_machine_cannot_have_are_refused(
     read: Read, flags: tuple[str, ...], problem: str
 ) -> None:
-    with pytest.raises(InvalidSetting, match=problem):
+    with pytest.raises(InvalidFlag, match=problem):
         read(*flags)
 
 
 def test_gpus_are_refused_where_there_are_none(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "find_gpus", tuple)
     for flags in (("--devices", "0"), ("--device", "cuda")):
-        with pytest.raises(InvalidSetting, match="this host shows no GPU"):
+        with pytest.raises(InvalidFlag, match="this host shows no GPU"):
             read(*flags)
 
 

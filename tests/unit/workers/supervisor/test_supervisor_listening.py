@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow.runtime.variables import InvalidSetting
 from seamlessflow_workers.process.memory_use import memory_limit_bytes
 from seamlessflow_workers.supervisor import inventory
-from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+from seamlessflow_workers.supervisor.config import InvalidFlag, SupervisorConfig, read_config
 from tests.fixtures.machine_devices import gpu
 
 
@@ -37,7 +38,7 @@ def test_machine_that_listens_everywhere_is_reached_by_its_name_or_the_given_add
 
 @pytest.mark.parametrize("nobody", ["0.0.0.0", "::"])
 def test_address_of_every_interface_is_nobodys_address(tmp_path: Path, nobody: str) -> None:
-    with pytest.raises(InvalidSetting, match="is not the address of a machine"):
+    with pytest.raises(InvalidFlag, match="is not the address of a machine"):
         config(tmp_path, "--advertised-host", nobody)
 
 
@@ -47,7 +48,7 @@ def test_device_may_come_from_the_environment_and_a_flag_wins(
     monkeypatch.setattr(inventory, "find_gpus", lambda: (gpu(0),))
     assert config(tmp_path, SEAMLESSFLOW_DEVICE="cuda").device == "cuda"
     assert config(tmp_path, "--device", "cpu", SEAMLESSFLOW_DEVICE="cuda").device == "cpu"
-    with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_DEVICE 'tpu' must be cpu or cuda"):
+    with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_DEVICE is 'tpu'; accepted: cpu, cuda"):
         config(tmp_path, SEAMLESSFLOW_DEVICE="tpu")
 
 
@@ -55,7 +56,9 @@ def test_share_of_a_gpu_for_vllm_is_a_share(tmp_path: Path) -> None:
     assert config(tmp_path).gpu_memory_share == 0.9
     assert config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE="0.3").gpu_memory_share == 0.3
     for wrong in ("0", "1.1", "half", "nan"):
-        with pytest.raises(InvalidSetting, match=f"SEAMLESSFLOW_GPU_MEMORY_SHARE '{wrong}' must be above 0"):
+        with pytest.raises(
+            InvalidSetting, match=f"GPU_MEMORY_SHARE is '{wrong}'; accepted: a number above 0"
+        ):
             config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE=wrong)
 
 
@@ -63,5 +66,5 @@ def test_engines_and_trainers_may_use_a_share_of_the_memory(tmp_path: Path) -> N
     usual, less = config(tmp_path), config(tmp_path, SEAMLESSFLOW_MEMORY_SHARE="0.3")
     assert usual.memory_limit_bytes == memory_limit_bytes(0.9)
     assert less.memory_limit_bytes == memory_limit_bytes(0.3)
-    with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_MEMORY_SHARE '2' must be above 0 and at most 1"):
+    with pytest.raises(InvalidSetting, match="MEMORY_SHARE is '2'; accepted: a number above 0 and at most 1"):
         config(tmp_path, SEAMLESSFLOW_MEMORY_SHARE="2")

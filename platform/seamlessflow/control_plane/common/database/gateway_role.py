@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from psycopg import errors, sql
 
-from seamlessflow.control_plane.env import DatabaseAddress
+from seamlessflow.control_plane.common.database.address import DatabaseAddress
 from seamlessflow.core.access.gateway_grants import grant_statements
 
 _log = logging.getLogger(__name__)
