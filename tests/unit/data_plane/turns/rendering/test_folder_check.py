@@ -50,8 +50,8 @@ def test_the_template_for_tools_decides_about_the_family(tmp_path: Path) -> None
 
 
 def test_a_named_family_is_tried_and_kept(tmp_path: Path) -> None:
-    report = checked(tmp_path, family=ModelFamily.GLM)
-    assert (report.family, report.is_verified) == (ModelFamily.GLM, False)
+    report = checked(tmp_path, family=ModelFamily.MISTRAL)
+    assert (report.family, report.is_verified) == (ModelFamily.MISTRAL, False)
 
 
 @pytest.mark.parametrize(
