@@ -55,7 +55,7 @@ from seamlessflow.data_plane.routes.refusals import refuse, wrong_method
 from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
-from seamlessflow.data_plane.store.gateways import SESSIONS_OVER
+from seamlessflow.data_plane.store.gateways import SESSIONS_FAILED, SESSIONS_OVER
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
 from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.notices import ENGINES, notices_hear
@@ -287,10 +287,15 @@ class Gateway:
                 log.warning("a notification names no job: %r", payload)
             await maintenance.refresh()
 
-        async def sessions_heard(payload: str) -> None:
+        async def sessions_heard(payload: str, *, is_resumed: bool) -> None:
             for session_id in payload.split(","):
-                registry.close_here(UUID(session_id))
+                registry.close_here(UUID(session_id), is_resumed=is_resumed)
 
         await notices_hear(
-            self._settings.database_url, {ENGINES: engines_heard, SESSIONS_OVER: sessions_heard}
+            self._settings.database_url,
+            {
+                ENGINES: engines_heard,
+                SESSIONS_OVER: partial(sessions_heard, is_resumed=False),
+                SESSIONS_FAILED: partial(sessions_heard, is_resumed=True),
+            },
         )

@@ -42,6 +42,13 @@ class Maintenance:
 
     async def run(self) -> None:
         """Poll until cancelled. If the database is unreachable, log it and try again."""
+        try:
+            await self._poll()
+        finally:
+            for job in self._registry.jobs:
+                self._registry.stop(job.job_id)
+
+    async def _poll(self) -> None:
         num_polls = 0
         while True:
             await asyncio.sleep(POLL_S)
@@ -63,7 +70,9 @@ class Maintenance:
             ended, reasons = await jobs_ended_and_waiting(connection, list(jobs)) if jobs else (set(), {})
             await batches_applied_note(connection)
         for job_id in ended:
-            jobs[job_id].is_over = True
+            if not jobs[job_id].is_over:
+                jobs[job_id].is_over = True
+                self._registry.stop(job_id)
         self._engines.jobs_over, self._engines.reasons = ended, reasons
         self._watch.table_set(engines)
         self._engines.table_set(engines)
@@ -83,7 +92,8 @@ class Maintenance:
         now_s = self._clock()
         for session in self._registry.sessions:
             for digest, kept in list(session.partials.items()):
-                if kept[0].expires_at_s <= now_s and (partial := session.take_partial(digest)) is not None:
+                is_due = kept[0].expires_at_s <= now_s and kept[0].turn.growing is None
+                if is_due and (partial := session.take_partial(digest)) is not None:
                     await self._record(session, partial, now_s)
 
     async def _record(self, session: LiveSession, partial: Partial, now_s: float) -> None:

@@ -31,10 +31,7 @@ def attempt_to_resume(earlier: Sequence[AttemptT]) -> AttemptT | None:
     """Return the attempt that got farthest since the last one that began anew; the newest of equals."""
     best: AttemptT | None = None
     num_stuck = 0
-    for attempt in earlier:
-        if attempt.failure not in UNCHARGED:
-            best, num_stuck = None, 0
-            continue
+    for attempt in attempts_resumable(earlier):
         if best is None or attempt.num_turns > best.num_turns:
             num_stuck = 0
         if best is None or attempt.num_turns >= best.num_turns:
@@ -43,3 +40,9 @@ def attempt_to_resume(earlier: Sequence[AttemptT]) -> AttemptT | None:
         if num_stuck == MAX_STUCK:
             best, num_stuck = None, 0
     return best
+
+
+def attempts_resumable(earlier: Sequence[AttemptT]) -> Sequence[AttemptT]:
+    """Return the attempts since the last one that the agent broke, or that its time ended."""
+    charged = (number for number, attempt in enumerate(earlier, 1) if attempt.failure not in UNCHARGED)
+    return earlier[max(charged, default=0) :]

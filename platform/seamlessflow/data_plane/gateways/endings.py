@@ -10,7 +10,12 @@ from uuid import UUID
 
 from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
-from seamlessflow.data_plane.store.gateways import MAX_SESSIONS_TOLD, sessions_over_tell
+from seamlessflow.data_plane.store.gateways import (
+    MAX_SESSIONS_TOLD,
+    SESSIONS_FAILED,
+    SESSIONS_OVER,
+    sessions_over_tell,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +28,13 @@ class Endings:
     def __init__(self, pool: Pool, membership: Membership) -> None:
         self._pool = pool
         self._membership = membership
-        self._waiting: set[UUID] = set()
+        self._waiting: dict[UUID, str] = {}  # with the channel that names them
         self._has_some = asyncio.Event()
 
-    def tell(self, session_id: UUID) -> None:
+    def tell(self, session_id: UUID, is_resumed: bool) -> None:
         """Tell the others soon, if there are any."""
         if self._membership.has_peers:
-            self._waiting.add(session_id)
+            self._waiting[session_id] = SESSIONS_FAILED if is_resumed else SESSIONS_OVER
             self._has_some.set()
 
     async def run(self) -> None:
@@ -38,10 +43,13 @@ class Endings:
             await self._has_some.wait()
             await asyncio.sleep(GATHER_S)
             self._has_some.clear()
-            session_ids, self._waiting = list(self._waiting), set()
+            waiting, self._waiting = self._waiting, {}
             try:
                 async with self._pool.connection() as connection:
-                    for first in range(0, len(session_ids), MAX_SESSIONS_TOLD):
-                        await sessions_over_tell(connection, session_ids[first : first + MAX_SESSIONS_TOLD])
+                    for channel in set(waiting.values()):
+                        session_ids = [one for one, named_by in waiting.items() if named_by == channel]
+                        for first in range(0, len(session_ids), MAX_SESSIONS_TOLD):
+                            some = session_ids[first : first + MAX_SESSIONS_TOLD]
+                            await sessions_over_tell(connection, channel, some)
             except DATABASE_AWAY as error:
-                log.warning("%d sessions that are over were not told: %s", len(session_ids), error)
+                log.warning("%d sessions that are over were not told: %s", len(waiting), error)

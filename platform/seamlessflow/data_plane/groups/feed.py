@@ -155,7 +155,7 @@ class GroupFeed:
         """
         if group.is_abandoned:
             for session_id in await sessions_abandon(connection, group.group_id):
-                self._registry.close(session_id)
+                self._registry.close(session_id, is_resumed=True)
             locked = await groups_lock(connection, [group.group_id])
             if finalized := await groups_finalize(connection, locked, job.spec):
                 groups_count(finalized.values())
@@ -202,6 +202,7 @@ class GroupFeed:
                 group_id=group.group_id,
                 api_key=session.api_key,
                 evaluation_version=group.evaluation_version,
+                slot=session.slot,
                 attempt=session.attempt,
             )
 

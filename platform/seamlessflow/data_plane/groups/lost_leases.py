@@ -71,7 +71,7 @@ class LostLeases:
         if not given_up:
             return
         for session_id in await sessions_recall(connection, [one.session_id for one in given_up]):
-            self._registry.close(session_id)
+            self._registry.close(session_id, is_resumed=True)
         log.warning(
             "the runner of phase %s gave up %d sessions; they are requeued", claims.phase_id, len(given_up)
         )

@@ -67,7 +67,7 @@ class RunnerOutcomes:
         if outcomes:
             refused |= await self._take_all(claims, job, outcomes)
         for session_id in outcomes.keys() - refused.keys():
-            self._registry.close(session_id)
+            self._registry.close(session_id, is_resumed=outcomes[session_id].is_accident)
         return refused
 
     async def _take_all(

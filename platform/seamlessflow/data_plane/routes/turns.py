@@ -1,8 +1,9 @@
 """Requests for the policy's next answer, in any dialect, with and without streaming.
 
 The end of a turn (the JSON answer, or the last event) is sent only after its commit. If a client disconnects, its
-engine request is aborted and its partial turn is kept. The next request with the same body continues that turn or, if
-it was committed after all, gets the recorded answer; so a retry needs no mark. A body whose answer was sent in full is
+engine request is aborted and its partial turn is kept; if its job resumes failed sessions, the answer grows to its end
+instead. The next request with the same body continues that turn or, if it was committed after all, gets the recorded
+answer; so a retry needs no mark. A body whose answer was sent in full is
 a new turn when it is repeated, because agents sample several answers in this way, and so is one whose client still
 waits. Marks say more: a repeat with the OpenAI SDKs' header `x-stainless-retry-count` takes over the turn in flight,
 and gets the recorded answer even if that was sent in full. Requests with the same body and the same `Idempotency-Key`
@@ -18,12 +19,9 @@ from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
-from seamlessflow.core.guidance.guide import Guide
-from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.dialects.dialect import Dialect, Reply
@@ -41,9 +39,10 @@ from seamlessflow.data_plane.routes.http import (
     send_head,
     send_whole,
 )
-from seamlessflow.data_plane.routes.planning import TurnPlanner, completed, heard, turn_budget
+from seamlessflow.data_plane.routes.planning import TurnPlanner, completed, heard
 from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
 from seamlessflow.data_plane.routes.turn_gate import TurnEntry
+from seamlessflow.data_plane.routes.turn_making import TurnMaker
 from seamlessflow.data_plane.routes.waiting import (
     EngineRefusals,
     NoEngineYet,
@@ -51,15 +50,10 @@ from seamlessflow.data_plane.routes.waiting import (
     waited_header,
     waiting_comment,
 )
-from seamlessflow.data_plane.store.connection import new_id
-from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
-from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager, is_asked_whole
-from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import Wanted
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
-from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.turns.trajectory_manager.turn import (
     recorded_choices,
@@ -73,6 +67,7 @@ from seamlessflow.runtime.timed_steps import timed_too
 FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted
 MAX_IGNORED_NAMED = 20
 NO_CACHE = (b"cache-control", b"no-cache")
+_Grow = Callable[[Choice], Coroutine[None, None, None]]
 
 
 class TurnRoute:
@@ -91,7 +86,7 @@ class TurnRoute:
         clock: Callable[[], float],
     ) -> None:
         self._dialect = dialect
-        self._planner = planner
+        self._maker = TurnMaker(registry, planner, entry.bounds, clock)
         self._entry, self._bounds = entry, entry.bounds
         self._settings = settings
         self._bodies = bodies
@@ -180,7 +175,7 @@ class TurnRoute:
         send: Send,
         held: HeldBody,
     ) -> None:
-        turn = await self._turn(session, request, digest, is_retry=is_retry)
+        turn = await self._maker.turn(session, request, digest, is_retry=is_retry)
         held.release()  # a turn may take minutes, and what it keeps is bounded by the model's context
         is_recorded = turn.is_recorded
         turn.wait.patience_s = patience_s(
@@ -196,47 +191,9 @@ class TurnRoute:
             self._abandon(turn)
             raise
         finally:
-            if not is_recorded:
-                session.use.end(len(turn.choices), is_recorded=turn.is_recorded)
+            turn.end_count()
             self._registry.turn_end(turn)
             metrics.TURN.observe(self._clock() - turn.started_s)
-
-    async def _turn(
-        self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
-    ) -> Turn:
-        """Return the turn that the request begins, or the earlier one that it asks for again."""
-        earlier = await self._registry.earlier(session)
-        plan = await self._planner.plan(session, request.conversation, request.demand, request.stop)
-        budget = self._bounds.budget(
-            session, request.num_choices, turn_budget(session, plan, request.max_tokens)
-        )
-        wanted = _wanted(session, request, plan, budget)
-        recorded_id = session.undelivered.pop(digest, None)
-        if recorded_id is None and is_retry and digest not in session.partials:
-            recorded_id = session.turns.get(digest)
-        if recorded_id is None:
-            self._bounds.check_next(session)
-            self._bounds.check_answers(session, request.num_choices)
-        kept = session.take_partial(digest) if recorded_id is None else None
-        if kept is not None:
-            metrics.RETRIES.labels("continued").inc()
-        turn_id: UUID = recorded_id or (kept.turn.turn_id if kept else new_id())
-        flags = kept.turn.flags if kept else request.flags
-        progresses = [choice.progress for choice in kept.turn.choices] if kept else None
-        if progresses is None and recorded_id is None and earlier is not None:
-            progresses = earlier.take(wanted)
-            is_whole = progresses and not any(progress.is_unfinished() for progress in progresses)
-            flags = flags | {RESUMED_FLAG: True} if is_whole else flags
-        progresses = progresses or wanted.begun()
-        call_seed = session.call_seed(plan)
-        choices = [
-            Choice(index, progress, _answer_text(session, request, plan), call_seed)
-            for index, progress in enumerate(progresses)
-        ]
-        is_recorded = recorded_id is not None
-        if not is_recorded:
-            session.use.begin(request.num_choices)
-        return Turn(session, plan, choices, turn_id, digest, flags, self._clock(), is_recorded)
 
     async def _read_back(self, turn: Turn) -> None:
         recorded = await recorded_choices(self._registry.store, turn.session, turn.turn_id)
@@ -254,10 +211,31 @@ class TurnRoute:
         # A group that somebody watches shows its answers while they grow.
         has_one_call = request.has_one_call or turn.plan.has_one_call
         is_streamed = bool(request.stop) or has_one_call or self._watched.is_watched(turn.session.group_id)
-        await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
+        await self._grow(turn, partial(self._grow_silently, turn, is_streamed=is_streamed))
         await self._commit(turn, is_recorded=is_recorded)
         waited = waited_header(turn.wait, self._clock())
         await send_whole(send, reply.whole(), headers=[*ignored_header(request.ignored), *waited])
+
+    async def _grow(self, turn: Turn, grow: _Grow) -> None:
+        """Let all answers grow to their ends. Those that the slot's next attempt may ask for outlive their request."""
+        if not turn.session.job.resumes_failed:
+            await _all([grow(choice) for choice in turn.choices])
+            return
+        turn.growth = asyncio.create_task(self._grow_after(turn, grow))
+        turn.growth.add_done_callback(_look_at)
+        await asyncio.shield(turn.growth)
+
+    async def _grow_after(self, turn: Turn, grow: _Grow) -> None:
+        """Wait until what the answers began with grows no more. The task is not charged for this time."""
+        if turn.begun is not None and turn.begun.growth is not None and turn.begun.is_growing:
+            hold = turn.session.affinity.hold
+            hold.begin(self._clock())
+            try:
+                await asyncio.wait([turn.begun.growth])
+            finally:
+                turn.begun.growth.cancel()  # if this one was stopped
+                hold.end(self._clock())
+        await _all([grow(choice) for choice in turn.choices])
 
     async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
         with EngineRefusals(turn.wait, self._clock):
@@ -278,7 +256,7 @@ class TurnRoute:
         try:
             async with signs:
                 await signs.write(reply.opening())
-                await _all([self._grow_aloud(turn, choice, reply, signs) for choice in turn.choices])
+                await self._grow(turn, partial(self._grow_aloud, turn, reply=reply, signs=signs))
             await self._commit(turn, is_recorded=is_recorded)
         except ApiError as error:  # the status is sent already, so the error goes into the stream
             await send({"type": "http.response.body", "body": reply.failure(error)})
@@ -300,16 +278,20 @@ class TurnRoute:
         with EngineRefusals(turn.wait, self._clock):
             async with aclosing(turn_grow(turn, choice, self._manager)) as growing:
                 async for deltas in growing:
-                    if deltas:
+                    if deltas and not turn.wait.is_given_up:
                         await signs.write(reply.deltas(choice, deltas))
 
     async def _commit(self, turn: Turn, *, is_recorded: bool) -> None:
         if is_recorded:
             return
+        if not turn.session.is_open:
+            self._registry.leave(turn)
         self._check_open(turn.session)
         try:
             await turn_commit(turn, self._registry.store, self._clock)
         except (TurnRefused, psycopg.Error) as error:
+            if isinstance(error, TurnRefused):
+                self._registry.leave(turn)
             self._registry.forget(turn.session.key.session_id)
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -318,43 +300,15 @@ class TurnRoute:
             ) from error
 
     def _abandon(self, turn: Turn) -> None:
-        """Keep the sampled tokens for a retry; a recorded turn only needs to be delivered again."""
+        """Keep what was sampled for a retry or the slot's next attempt; a recorded turn only is delivered again."""
         session = turn.session
-        if not (session.is_open or session.job.spec.environment.resumes_failed):
-            return
         if turn.is_recorded:
             session.undelivered[turn.request_digest] = turn.turn_id
-        elif any(choice.progress.token_ids for choice in turn.choices):
-            expires_at_s = self._clock() + self._settings.retry_window_s
-            session.keep_partial(Partial(turn, expires_at_s))
-
-
-def _asked(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AskedSampling:
-    guide = None if plan.guide is None else Guide(*plan.guide, session.job.text.end_ids)
-    return AskedSampling(guide, request.num_top, request.reshaping)
-
-
-def _wanted(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan, max_tokens: int) -> Wanted:
-    return Wanted(
-        prompt_ids=plan.prompt_ids,
-        asked=_asked(session, request, plan),
-        max_tokens=max_tokens,
-        num_choices=request.num_choices,
-        end_ids=session.job.text.end_ids,
-        may_be_cut=bool(request.stop) or request.has_one_call or plan.has_one_call,
-    )
-
-
-def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AnswerText:
-    conversation = request.conversation
-    return AnswerText(
-        session.job.text,
-        stop=request.stop,
-        tools=None if isinstance(conversation, RawPrompt) else conversation.tools,
-        starts_in_reasoning=plan.starts_in_reasoning,
-        is_plain=isinstance(conversation, RawPrompt),
-        has_one_call=plan.has_one_call or request.has_one_call,
-    )
+        elif not session.is_open:
+            self._registry.leave(turn)
+        elif turn.growing or turn.has_tokens:
+            turn.wait.give_up()
+            session.keep_partial(Partial(turn, self._clock() + self._settings.retry_window_s))
 
 
 def _digest(key: str, body: bytes) -> bytes:
@@ -384,3 +338,9 @@ async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+def _look_at(growth: "asyncio.Task[None]") -> None:
+    """Take the error of answers whose client may have left; else asyncio would report that nobody did."""
+    if not growth.cancelled():
+        growth.exception()

@@ -38,7 +38,10 @@ class NoEngineYet(ApiError):
 
 
 class EngineRefusals:
-    """Turns failures of engines and pool into the errors that clients read, as a context."""
+    """Turns failures of engines and pool into the errors that clients read, as a context.
+
+    That there is no engine is no failure of an answer whose client has left: it stays as it is.
+    """
 
     __slots__ = ("_clock", "_wait")
 
@@ -50,7 +53,9 @@ class EngineRefusals:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
+        if self._wait.is_given_up and isinstance(error, NoEngine | TooManyHeld):
+            return True
         if isinstance(error, EngineRefused):
             raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.") from error
         if isinstance(error, JobOver):
@@ -61,6 +66,7 @@ class EngineRefusals:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
             ) from error
+        return False
 
 
 def patience_s(session: LiveSession, engine_wait_s: float, *, is_streamed: bool) -> float | None:

@@ -21,7 +21,9 @@ from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.values import sql_literal
 
-SESSIONS_OVER = "sf_sessions_over"  # the channel: ids of sessions, separated by commas
+# The channels; each payload has ids of sessions, separated by commas.
+SESSIONS_OVER = "sf_sessions_over"
+SESSIONS_FAILED = "sf_sessions_failed"  # over too, but the next attempts of their slots may resume them
 MAX_SESSIONS_TOLD = 200  # in one notification, which may have 8000 bytes
 Paces = Mapping[EngineKey, tuple[float, float]]  # tokens sampled while the engine was full, and its seconds
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
@@ -166,9 +168,9 @@ async def session_claim(connection: Connection, session_id: UUID, *, ended: int 
     return cursor.rowcount == 1
 
 
-async def sessions_over_tell(connection: Connection, session_ids: Sequence[UUID]) -> None:
-    """Tell all gateways that these sessions are over, at most MAX_SESSIONS_TOLD."""
-    await connection.execute("SELECT pg_notify(%s, %s)", [SESSIONS_OVER, ",".join(map(str, session_ids))])
+async def sessions_over_tell(connection: Connection, channel: str, session_ids: Sequence[UUID]) -> None:
+    """Tell all gateways on one of the channels that these sessions are over, at most MAX_SESSIONS_TOLD."""
+    await connection.execute("SELECT pg_notify(%s, %s)", [channel, ",".join(map(str, session_ids))])
 
 
 async def _end(connection: Connection, condition: LiteralString, values: Sequence[object]) -> list[str]:

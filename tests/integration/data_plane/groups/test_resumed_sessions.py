@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -189,3 +190,90 @@ async def test_an_unfinished_answer_is_continued(gateway_world: GatewayWorld) ->
     await run_calculator(world, second["api_key"], max_turns=1)
     ((num_tokens,),) = world.sql("SELECT num_sampled_tokens FROM trajectory_session WHERE attempt = 2")
     assert engine.num_sampled == num_tokens, "tokens were sampled twice"
+
+
+def in_the_making(world: GatewayWorld, num: int, *, num_requests: int = 1) -> Callable[[], Awaitable[bool]]:
+    engine = world.engines[0]
+
+    async def is_so() -> bool:
+        return engine.num_requests >= num_requests and engine.num_in_flight == num
+
+    return is_so
+
+
+async def lose_agent(world: GatewayWorld, api_key: str, *, after: int = 0) -> None:
+    """Run an episode, and lose its machine while its next answer is being sampled, which comes whole."""
+    running = asyncio.create_task(run_calculator(world, api_key))
+    await world.until(in_the_making(world, 1, num_requests=after + 1), what="an answer in the making")
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_the_next_attempt_joins_an_answer_that_is_still_being_sampled(
+    gateway_world: GatewayWorld,
+) -> None:
+    world, policy = gateway_world, Policy()
+    agent = await started(world, policy)
+    engine = world.engines[0]
+    engine.freeze_after = 2
+    session = await leased(world, agent)
+    await lose_agent(world, session["api_key"])
+    for attempt in (2, 3):  # an attempt that is lost before it asks changes nothing
+        world.end_phase(agent, "failed")
+        agent = world.make_phase(Role.AGENT)
+        session = await leased(world, agent)
+        assert session["attempt"] == attempt
+    asking = asyncio.create_task(run_calculator(world, session["api_key"]))
+    asyncio.get_running_loop().call_later(0.3, engine.thaw)
+
+    assert (await asking).answer == str(NUM_CALLS + 1), "an answer was sampled twice"
+    ((num_tokens,),) = world.sql("SELECT num_sampled_tokens FROM trajectory_session WHERE attempt = 3")
+    assert engine.num_sampled == num_tokens
+    assert engine.num_requests == NUM_CALLS + 1
+
+
+async def test_an_answer_without_an_agent_is_kept_through_attempts_that_do_not_come_to_it(
+    gateway_world: GatewayWorld,
+) -> None:
+    world, policy = gateway_world, Policy()
+    agent = await started(world, policy)
+    world.engines[0].step_s = 0.02
+    first = await leased(world, agent)
+    await lose_agent(world, first["api_key"], after=2)
+    await world.until(in_the_making(world, 0), what="the answer to be whole")
+    await world.finish(agent, first["session_id"], failure="it is lost", failure_kind="machine")
+    second = await leased(world, agent)
+    await run_calculator(world, second["api_key"], max_turns=1)
+    await world.finish(agent, second["session_id"], failure="it is lost", failure_kind="machine")
+
+    third = await leased(world, agent)
+    assert (await run_calculator(world, third["api_key"])).answer == str(NUM_CALLS + 1)
+    assert world.engines[0].num_requests == NUM_CALLS + 1, "an answer was sampled twice"
+
+
+@pytest.mark.parametrize("end", ["cancelled", "reward", "agent"])
+async def test_an_answer_that_no_attempt_will_ask_for_is_aborted_at_once(
+    gateway_world: GatewayWorld, end: str
+) -> None:
+    world, num_words = gateway_world, 150
+    await world.start_engines(lambda _: "1 " * num_words + "<|im_end|>", environment="calculator")
+    agent, engine = world.make_phase(Role.AGENT), world.engines[0]
+    engine.step_s = 0.03
+    session = await leased(world, agent)
+    await lose_agent(world, session["api_key"])
+    num_before = engine.num_sampled
+
+    async def goes_on() -> bool:
+        return engine.num_sampled > num_before + 10
+
+    await world.until(goes_on, what="tokens after the agent was lost")
+    assert engine.num_in_flight == 1
+    if end == "cancelled":
+        world.sql("UPDATE jobs_job SET state = 'cancelled' WHERE id = %s", [world.job_id])
+        world.sql("SELECT pg_notify('sf_engines', %s)", [str(world.job_id)])
+    elif end == "reward":
+        await world.finish(agent, session["session_id"], reward=0.0)
+    else:
+        await world.finish(agent, session["session_id"], failure="it broke", failure_kind="agent")
+    await world.until(in_the_making(world, 0), what="the engine to be idle")
+    assert engine.num_sampled < num_words

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from seamlessflow.core.environment.resuming import attempt_to_resume
+from seamlessflow.core.environment.resuming import attempt_to_resume, attempts_resumable
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, node_flags
@@ -38,8 +38,12 @@ class MemoryTurns:
         return self._nodes(key.session_id)
 
     async def earlier(self, key: SessionKey) -> StoredAttempt | None:
-        found = attempt_to_resume(self.attempts.get(key.session_id, []))
-        return None if found is None else StoredAttempt(found.session_id, self._nodes(found.session_id))
+        attempts = self.attempts.get(key.session_id, [])
+        found = attempt_to_resume(attempts)
+        failed = [attempt.session_id for attempt in attempts_resumable(attempts)]
+        return (
+            None if found is None else StoredAttempt(found.session_id, self._nodes(found.session_id), failed)
+        )
 
     async def texts(self, key: SessionKey) -> list[NodeText]:
         return [_text(row) for row in self._nodes(key.session_id)]

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from seamlessflow.core.environment.failures import FailureKind
+from seamlessflow.core.environment.failures import UNCHARGED, FailureKind
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
@@ -33,6 +33,7 @@ class SessionRow:
     reason: str = ""
     evaluation_version: int | None = None  # of its group
     gateway_epoch: int | None = None  # the only one that may write its turns
+    slot: int = 0  # of its group
     attempt: int = 1  # of its slot
 
 
@@ -64,6 +65,11 @@ class SessionOutcome:
     def state(self) -> SessionState:
         return SessionState.FAILED if self.reward is None else SessionState.CLOSED
 
+    @property
+    def is_accident(self) -> bool:
+        """Whether it failed for a reason that is not its agent's, so that the next attempt may resume it."""
+        return self.reward is None and self.failure in UNCHARGED
+
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempt:
@@ -77,10 +83,14 @@ class EarlierAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StoredAttempt:
-    """An earlier attempt of a session's slot, and its recorded nodes, in order of their index."""
+    """An earlier attempt of a session's slot, and its recorded nodes, in order of their index.
+
+    failed: all attempts since the agent itself broke one.
+    """
 
     session_id: UUID
     nodes: Sequence[NodeRow]
+    failed: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +108,7 @@ async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> 
     """Read the sessions, leaving out those that do not exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
-                  g.evaluation_version, s.gateway_epoch, s.attempt
+                  g.evaluation_version, s.gateway_epoch, s.slot, s.attempt
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = ANY(%s)""",
         [list(session_ids)],
     )

@@ -21,7 +21,7 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection
 
-from seamlessflow.core.environment.resuming import attempt_to_resume
+from seamlessflow.core.environment.resuming import attempt_to_resume, attempts_resumable
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
@@ -233,11 +233,13 @@ class PostgresTurns:
 
     async def earlier(self, key: SessionKey) -> StoredAttempt | None:
         async with self.pool.connection() as connection:
-            found = attempt_to_resume(await earlier_attempts(connection, key.session_id))
+            attempts = await earlier_attempts(connection, key.session_id)
+            found = attempt_to_resume(attempts)
             if found is None:
                 return None
             nodes = await nodes_read(connection, [(found.month, found.session_id)])
-        return StoredAttempt(found.session_id, nodes[found.session_id])
+        failed = [attempt.session_id for attempt in attempts_resumable(attempts)]
+        return StoredAttempt(found.session_id, nodes[found.session_id], failed)
 
     async def texts(self, key: SessionKey) -> list[NodeText]:
         async with self.pool.connection() as connection:

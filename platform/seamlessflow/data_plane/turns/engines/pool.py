@@ -266,7 +266,7 @@ class EnginePool:
         clock.begin(self.clock())
         wait.begin(self.clock())
         try:
-            async with asyncio.timeout(wait.patience_s):
+            async with wait.limited():
                 return await self._wait(request)
         except TimeoutError as error:
             raise NoEngine(self.why_none(request.job_id) or "no engine has room for it") from error

@@ -4,7 +4,9 @@ The pool begins and ends each wait with moments of a monotonic clock. Answers of
 count once. Invariant: nothing here changes who is served.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 
@@ -25,6 +27,28 @@ class TurnWait:
     _num_waiting: int = 0
     _since_s: float = 0.0
     _ended_s: float = 0.0  # in waits that are over
+    _limits: set[asyncio.Timeout] = field(default_factory=set)  # of the waits
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.patience_s == 0.0
+
+    def give_up(self) -> None:
+        """Wait no longer, now and later: the client has left."""
+        self.patience_s, self.on_begin = 0.0, _untold
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncIterator[None]:
+        """Limit a wait by the patience. Raises TimeoutError."""
+        async with asyncio.timeout(self.patience_s) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
 
     @property
     def is_waiting(self) -> bool:

@@ -6,10 +6,12 @@ versions. Invariant: only an answer that the policy might have given to this ver
 request there is none, and the policy answers it.
 """
 
+import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.guidance.guide import Guide
@@ -17,29 +19,60 @@ from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind, PrefixTree
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
-from seamlessflow.data_plane.store.turns.node_rows import NodeRow
+from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeRow
 
+UNFINISHED = "abort"  # the recorded finish reason of an answer that the policy did not end
 UNTRAINED_FLAG = "untrained"  # in an answer's flags: why none of its tokens is trained
 _Key = tuple[int | None, UUID]  # a prompt's node and a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request asks for. `may_be_cut`: its answers may end before the policy ends them."""
+    """What a request asks for. `stop` and `has_one_call`: where its answers may end before the policy ends them."""
 
     prompt_ids: bytes
     asked: AskedSampling
     max_tokens: int
     num_choices: int
     end_ids: Sequence[int]
-    may_be_cut: bool
+    stop: Sequence[str] = ()
+    has_one_call: bool = False
 
-    def begun(self) -> list[AnswerProgress]:
+    @property
+    def may_be_cut(self) -> bool:
+        return bool(self.stop) or self.has_one_call
+
+    def begun(self) -> "Begun":
         """Return answers without a token."""
-        return [
-            AnswerProgress(prompt_ids=self.prompt_ids, max_tokens=self.max_tokens, asked=self.asked)
-            for _ in range(self.num_choices)
-        ]
+        return Begun(
+            self,
+            [
+                AnswerProgress(prompt_ids=self.prompt_ids, max_tokens=self.max_tokens, asked=self.asked)
+                for _ in range(self.num_choices)
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The answers that a turn begins with: empty ones, or those of an earlier turn that asked for the same.
+
+    flags: of the answers. source: the recorded turn that has them. growth: the task in which they may still grow.
+    """
+
+    wanted: Wanted
+    progresses: Sequence[AnswerProgress]
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    source: UUID | None = None
+    growth: "asyncio.Task[None] | None" = None
+
+    @property
+    def is_growing(self) -> bool:
+        return self.growth is not None and not self.growth.done()
+
+    @property
+    def has_tokens(self) -> bool:
+        return any(progress.token_ids for progress in self.progresses)
 
 
 @dataclass(slots=True)
@@ -50,13 +83,15 @@ class EarlierAnswers:
     num_bytes: int = 0  # of memory, about
 
     @classmethod
-    def of(cls, rows: Sequence[NodeRow]) -> "EarlierAnswers":
+    def of(cls, rows: Sequence[NodeRow], *, without: Collection[UUID] = ()) -> "EarlierAnswers":
+        """Return the answers in these rows. `without`: turns whose answers are kept elsewhere."""
         tree, found = PrefixTree(), cls()
         for row in rows:
             tree.add(row.node)
         # Turns that ended come first; what they left unfinished is the end of what the attempt did.
         for key, answers in sorted(_turns(rows).items(), key=lambda item: item[1][0].node.is_partial):
-            found.keep(_digest(tree.path_tokens(key[0])), answers)
+            if key[1] not in without:
+                found.keep(_digest(tree.path_tokens(key[0])), answers)
         return found
 
     def keep(self, prompt: bytes, answers: Sequence[NodeRow]) -> None:
@@ -77,12 +112,15 @@ class EarlierAnswers:
             while (kept := self.turns.get(prompt)) and num_answers >= len(kept[0]):
                 num_answers -= len(self._pop(prompt))
 
-    def take(self, wanted: Wanted) -> list[AnswerProgress] | None:
+    def take(self, wanted: Wanted) -> Begun | None:
         """Return the next answers to a prompt, which are then no longer kept; None if there are none that fit."""
         kept = self.turns.get(prompt := _digest(wanted.prompt_ids))
         if not kept or len(kept[0]) != wanted.num_choices or not all(_fits(row, wanted) for row in kept[0]):
             return None
-        return [_progress(row, wanted) for row in self._pop(prompt)]
+        rows = self._pop(prompt)
+        progresses = [_progress(row, wanted) for row in rows]
+        is_whole = not any(progress.is_unfinished() for progress in progresses)
+        return Begun(wanted, progresses, {RESUMED_FLAG: True} if is_whole else {}, rows[0].facts.turn_id)
 
     def _pop(self, prompt: bytes) -> Sequence[NodeRow]:
         answers = self.turns[prompt].popleft()
@@ -114,7 +152,7 @@ def _fits(row: NodeRow, wanted: Wanted) -> bool:
         return False
     if _form(asked.guide) != _form(node.guided):
         return False
-    if node.is_partial:
+    if row.facts.finish_reason == UNFINISHED:
         return 0 < node.num_tokens < wanted.max_tokens and not wanted.may_be_cut
     if row.facts.finish_reason == "length":
         return node.num_tokens == wanted.max_tokens
@@ -139,7 +177,9 @@ def _progress(row: NodeRow, wanted: Wanted) -> AnswerProgress:
         token_ids=bytearray(node.token_ids),
         logprobs=bytearray(node.logprobs),
         spans=node.spans,
-        finish_reason=None if node.is_partial and not _is_ended(row, wanted) else finish,
+        finish_reason=None
+        if row.facts.finish_reason == UNFINISHED and not _is_ended(row, wanted)
+        else finish,
         asked=wanted.asked,
         guided_by=node.guided.guided_by if node.guided else None,
     )

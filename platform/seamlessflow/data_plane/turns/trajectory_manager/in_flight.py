@@ -24,6 +24,10 @@ class InFlight:
         assert task is not None
         return cls(task)
 
+    @property
+    def is_ended(self) -> bool:
+        return self._is_ended
+
     def cancel(self) -> None:
         if not (self._is_cancelled or self._is_ended):
             self._is_cancelled = True

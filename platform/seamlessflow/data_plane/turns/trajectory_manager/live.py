@@ -5,6 +5,7 @@ may be dropped from memory whenever no turn is in flight, and is read back with 
 and the record name a tool call by the same id.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,17 +18,18 @@ from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.engines.turn_wait import TurnWait
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
-from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import EarlierAnswers
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import Begun, EarlierAnswers
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.session_use import SessionUse
+from seamlessflow.data_plane.turns.trajectory_manager.unclaimed import SlotKey
 from seamlessflow.runtime.artifacts.recorded import recorded_hold
 from seamlessflow.runtime.artifacts.store import Held
 
@@ -64,6 +66,10 @@ class LiveJob:
     def has_equal_turns(self) -> bool:
         """Whether equal turns of several sessions are likely: the platform's own runner begins them with one task."""
         return self.spec.environment.name != "external"
+
+    @property
+    def resumes_failed(self) -> bool:
+        return self.spec.environment.resumes_failed
 
     @property
     def session_ttl_s(self) -> float | None:
@@ -148,7 +154,10 @@ class Choice:
 
 @dataclass(slots=True)
 class Turn:
-    """One request and its answers; `trajectory_manager/turn` grows and commits it."""
+    """One request and its answers; `trajectory_manager/turn` grows and commits it.
+
+    begun: what its answers began with. growth: the task in which they grow, if that may outlive the request.
+    """
 
     session: "LiveSession"
     plan: TurnPlan
@@ -159,6 +168,49 @@ class Turn:
     started_s: float
     is_recorded: bool = False
     wait: TurnWait = field(default_factory=TurnWait)
+    begun: Begun | None = None
+    growth: "asyncio.Task[None] | None" = None
+    is_counted: bool = False  # in its session's use, as one at work
+
+    @property
+    def growing(self) -> "asyncio.Task[None] | None":
+        """Return the task in which its answers grow, if they do and it may outlive the request."""
+        growth = self.growth or (self.begun.growth if self.begun else None)
+        return None if growth is None or growth.done() else growth
+
+    @property
+    def has_tokens(self) -> bool:
+        return any(choice.progress.token_ids for choice in self.choices)
+
+    def stop(self) -> None:
+        """Let its answers grow no longer."""
+        if (growing := self.growing) is not None:
+            growing.cancel()
+
+    def left(self) -> Begun | None:
+        """Return its answers for a request that asks for the same. They go on growing, but wait for no engine."""
+        if self.begun is None:
+            return None
+        self.wait.give_up()
+        flags = {RESUMED_FLAG: True} if RESUMED_FLAG in self.flags else {}
+        return Begun(self.begun.wanted, self.begun.progresses, flags, self.begun.source, self.growing)
+
+    def count(self) -> None:
+        """Count it in its session's use."""
+        self.is_counted = True
+        self.session.use.begin(len(self.choices))
+
+    def end_count(self) -> None:
+        """Count it no longer, once its answers do not grow any more."""
+        if (growing := self.growing) is not None:
+            growing.add_done_callback(lambda _: self.count_no_longer())
+        else:
+            self.count_no_longer()
+
+    def count_no_longer(self) -> None:
+        if self.is_counted:
+            self.is_counted = False
+            self.session.use.end(len(self.choices), is_recorded=self.is_recorded)
 
 
 @dataclass(slots=True)
@@ -177,7 +229,9 @@ class LiveSession:
     key_digest: bytes
     is_open: bool
     evaluation_version: int | None = None  # set for a held-out session: measured, never trained
+    slot: int = 0  # of its group
     attempt: int = 1  # of its slot
+    is_resumed: bool = False  # it failed, and the next attempt of its slot goes on after its answers
     earlier: EarlierAnswers | None = None  # those of the attempt that it resumes, once they were read
     tree: PrefixTree = field(default_factory=PrefixTree)
     affinity: Affinity = field(init=False)
@@ -208,7 +262,16 @@ class LiveSession:
     @property
     def may_resume(self) -> bool:
         """Whether its first answers may be those of an earlier attempt."""
-        return self.attempt > 1 and self.job.spec.environment.resumes_failed
+        return self.attempt > 1 and self.job.resumes_failed
+
+    @property
+    def may_be_resumed(self) -> bool:
+        """Whether the next attempt of its slot may get what it has sampled."""
+        return self.is_resumed or (self.is_open and self.job.resumes_failed)
+
+    @property
+    def slot_key(self) -> SlotKey:
+        return self.group_id, self.slot
 
     def restore(self, rows: Sequence[NodeRow]) -> None:
         """Rebuild the tree from its rows, after a restart or an eviction."""
@@ -242,6 +305,14 @@ class LiveSession:
 
     def keep_partial(self, partial: Partial) -> None:
         self.partials.setdefault(partial.turn.request_digest, []).append(partial)
+
+    def all_partials(self) -> list[Partial]:
+        return [partial for kept in self.partials.values() for partial in kept]
+
+    def partial_count_no_longer(self, digest: bytes) -> None:
+        """Let the next retry of a request count instead of the turn that it takes."""
+        for partial in self.partials.get(digest, ())[:1]:
+            partial.turn.count_no_longer()
 
     def take_partial(self, digest: bytes) -> Partial | None:
         """Return the oldest abandoned turn of a request, which is then no longer kept."""

@@ -26,12 +26,12 @@ from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefuse
 from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import EarlierAnswers
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
-from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_partial_rows
+from seamlessflow.data_plane.turns.trajectory_manager.unclaimed import UnclaimedAnswers
 from seamlessflow.runtime.artifacts.opening import InvalidRoot
 from seamlessflow.runtime.artifacts.store import ArtifactMissing, StoreError
 
 MAX_JOBS = 256
-MAX_LEFT = 512  # closed sessions whose unfinished turns the next attempts of their slots may continue
+MAX_UNTAKEN = 512  # failed sessions that did not come to ask for all answers of earlier attempts
 
 
 def job_not_found(job_id: UUID) -> ApiError:
@@ -48,7 +48,7 @@ class RegistryLimits:
     max_bytes: int = 1 << 30
 
 
-def _tell_nobody(_: UUID) -> None:
+def _tell_nobody(_: UUID, _is_resumed: bool) -> None:
     """Do nothing: there is no other gateway."""
 
 
@@ -61,10 +61,10 @@ class Registry:
         held: SessionClocks,
         limits: RegistryLimits,
         *,
-        tell_over: Callable[[UUID], None] = _tell_nobody,
+        tell_over: Callable[[UUID, bool], None] = _tell_nobody,
         artifact_root: str = "",
     ) -> None:
-        """`tell_over` gets the sessions that are over and not in this process's memory.
+        """`tell_over` gets the sessions that are over and not in this process's memory, and whether they are resumed.
 
         `artifact_root`: the store from which this host fetches the files of jobs, unless they are in its own folders.
         """
@@ -76,7 +76,8 @@ class Registry:
         self._sizes: dict[UUID, int] = {}
         self._num_bytes = 0
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
-        self._left: OrderedDict[UUID, LiveSession] = OrderedDict()
+        self._untaken: OrderedDict[UUID, EarlierAnswers] = OrderedDict()
+        self.unclaimed = UnclaimedAnswers()
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
         self._loading: dict[UUID, asyncio.Future[None]] = {}
         self._spoken_groups: set[UUID] = set()
@@ -151,13 +152,33 @@ class Registry:
         return session
 
     async def earlier(self, session: LiveSession) -> EarlierAnswers | None:
-        """Return what the session gets of an earlier attempt of its slot, with what was left unfinished here."""
+        """Return the recorded answers that the session gets of an earlier attempt of its slot."""
         if session.may_resume and session.earlier is None:
-            stored = await self.store.earlier(session.key)
-            left = None if stored is None else self._left.get(stored.session_id)
+            stored = await self._attempt_to_resume(session)
             if session.earlier is None:  # another request may have read them meanwhile
-                session.earlier = _earlier_answers(session, stored, left)
+                session.earlier = self._earlier_answers(session, stored)
         return session.earlier
+
+    async def _attempt_to_resume(self, session: LiveSession) -> StoredAttempt | None:
+        """Return the attempt once no turn of an earlier one is being recorded."""
+        while True:
+            stored = await self.store.earlier(session.key)
+            if stored is None:
+                self.unclaimed.drop(session.slot_key)  # it begins anew
+                return None
+            for session_id in stored.failed:  # another gateway may have ended one a moment ago
+                self.close_here(session_id, is_resumed=True)
+            if not await self.unclaimed.has_waited(session.slot_key):
+                return stored
+
+    def _earlier_answers(self, session: LiveSession, stored: StoredAttempt | None) -> EarlierAnswers:
+        if stored is None:
+            return EarlierAnswers()
+        answers = EarlierAnswers.of(stored.nodes, without=self.unclaimed.sources(session.slot_key))
+        if (untaken := self._untaken.get(stored.session_id)) is not None:
+            answers.keep_all(untaken)
+        answers.leave_out(session.tree)
+        return answers
 
     def live(self, session_id: UUID) -> LiveSession | None:
         """Return a session if it is in memory."""
@@ -178,10 +199,12 @@ class Registry:
         group_id: UUID,
         api_key: str,
         evaluation_version: int | None,
+        slot: int,
         attempt: int,
     ) -> None:
         """Add a session that this gateway has just opened; it has no turns to read back."""
-        session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version, attempt)
+        digest = key_digest(api_key)
+        session = LiveSession(key, job, group_id, digest, True, evaluation_version, slot, attempt)
         session.affinity.hold = self._held.clock_new(key)
         self._add(session)
 
@@ -190,30 +213,55 @@ class Registry:
         self._drop(session_id)
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 
-    def close(self, session_id: UUID) -> None:
-        """Close a session that has its outcome, here or at the gateway that serves it."""
-        if not self.close_here(session_id):
-            self._tell_over(session_id)
+    def close(self, session_id: UUID, *, is_resumed: bool = False) -> None:
+        """Close a session that is over, here or at the gateway that serves it.
 
-    def close_here(self, session_id: UUID) -> bool:
-        """Cancel the turns in flight of a session and accept no new ones. Returns False if it is not in memory."""
+        `is_resumed`: it failed in a way after which the next attempt of its slot may go on with its answers.
+        """
+        if not self.close_here(session_id, is_resumed=is_resumed):
+            self._tell_over(session_id, is_resumed)
+
+    def close_here(self, session_id: UUID, *, is_resumed: bool = False) -> bool:
+        """Cancel the turns in flight of a session and accept no new ones. Returns False if it is not in memory.
+
+        What its turns have begun to sample goes on growing if the next attempt may ask for it.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             return False
-        session.is_open = False
-        if session.job.spec.environment.resumes_failed:
-            self._leave(session)
-        for flight in session.in_flight.values():
+        session.is_open, session.is_resumed = False, is_resumed and session.job.resumes_failed
+        flights = list(session.in_flight.values())
+        if session.is_resumed:
+            self.unclaimed.expect(session.slot_key, session.job.job_id, flights)
+            self._keep_untaken(session)
+        else:
+            self.unclaimed.drop(session.slot_key)
+        for flight in flights:
             flight.cancel()
         self.forget(session_id)
         return True
 
-    def _leave(self, session: LiveSession) -> None:
-        """Keep a closed session with unfinished turns or untaken answers for the next attempt of its slot."""
-        if session.in_flight or session.partials or (session.earlier and session.earlier.num_bytes):
-            self._left[session.key.session_id] = session
-        while len(self._left) > MAX_LEFT:
-            self._left.popitem(last=False)
+    def leave(self, turn: Turn) -> None:
+        """Keep the answers of a turn that its session no longer gets, if the slot's next attempt may ask for them."""
+        session, begun = turn.session, turn.left()
+        if session.may_be_resumed and begun is not None:
+            self.unclaimed.add(session.slot_key, session.job.job_id, begun)
+        else:
+            turn.stop()
+
+    def stop(self, job_id: UUID) -> None:
+        """Stop the answers of a job whose clients have left."""
+        self.unclaimed.drop_job(job_id)
+        for session in self._sessions.values():
+            if session.job.job_id == job_id:
+                for partial in session.all_partials():
+                    partial.turn.stop()
+
+    def _keep_untaken(self, session: LiveSession) -> None:
+        if session.earlier is not None and session.earlier.num_bytes:
+            self._untaken[session.key.session_id] = session.earlier
+        while len(self._untaken) > MAX_UNTAKEN:
+            self._untaken.popitem(last=False)
 
     async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
         """Load a job or session once for all concurrent requests for it."""
@@ -259,6 +307,7 @@ class Registry:
             key_digest=row.key_digest,
             is_open=row.state is SessionState.OPEN,
             evaluation_version=row.evaluation_version,
+            slot=row.slot,
             attempt=row.attempt,
         )
         session.affinity.hold = hold
@@ -289,22 +338,7 @@ class Registry:
             metrics.EVICTIONS.inc()
 
     def _drop(self, session_id: UUID) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        for partial in session.all_partials() if session else ():
+            self.leave(partial.turn)
         self._num_bytes -= self._sizes.pop(session_id, 0)
-
-
-def _earlier_answers(
-    session: LiveSession, stored: StoredAttempt | None, left: LiveSession | None
-) -> EarlierAnswers:
-    if stored is None:
-        return EarlierAnswers()
-    rows = list(stored.nodes)
-    if left is not None and len(left.tree.nodes) == len(rows):  # no turn of it was refused
-        for partial in [partial for kept in left.partials.values() for partial in kept]:
-            rows += turn_partial_rows(partial.turn, duration_s=0.0)
-        left.partials.clear()
-    answers = EarlierAnswers.of(rows)
-    if left is not None and left.earlier is not None:
-        answers.keep_all(left.earlier)
-    answers.leave_out(session.tree)
-    return answers

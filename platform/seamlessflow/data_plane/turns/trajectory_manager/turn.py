@@ -18,7 +18,10 @@ from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
-from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import UNTRAINED_FLAG
+from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import (
+    UNFINISHED,
+    UNTRAINED_FLAG,
+)
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
@@ -124,7 +127,7 @@ def _answer_row(turn: Turn, parent: int, choice: Choice, *, duration_s: float, i
     facts = NodeFacts(
         messages=[message],
         turn_id=turn.turn_id,
-        finish_reason="abort" if is_partial else choice.finish_reason,
+        finish_reason=UNFINISHED if progress.is_unfinished() else choice.finish_reason,
         request_digest=turn.request_digest,
         flags=turn.flags | _answer_flags(progress),
         num_handovers=progress.num_handovers,

@@ -21,6 +21,7 @@ from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import (
     UNTRAINED_FLAG,
+    Begun,
     EarlierAnswers,
     Wanted,
 )
@@ -36,7 +37,7 @@ def packed(*tokens: int) -> bytes:
 
 
 def wanted(prompt_ids: bytes, **fields: object) -> Wanted:
-    asked = Wanted(prompt_ids, PLAIN, BUDGET, num_choices=1, end_ids=(END,), may_be_cut=False)
+    asked = Wanted(prompt_ids, PLAIN, BUDGET, num_choices=1, end_ids=(END,))
     return replace(asked, **fields)  # type: ignore[arg-type]
 
 
@@ -107,7 +108,7 @@ def played(
         if hazard is not None and hazard.random() < 0.2:
             raise Failure
         given = earlier.take(wanted(prompt_ids)) if earlier else None
-        session.answer(given[0] if given else policy(prompt_ids))
+        session.answer(given.progresses[0] if given else policy(prompt_ids))
         said = session.rows[-1].node.token_ids
         if said[0] < 20:
             break
@@ -145,12 +146,13 @@ def recorded(*nodes: Mapping[str, object], finish: str = "stop", flags: Sequence
     session.prompt(1)
     for fields in nodes:
         answer = Node(len(session.rows), 0, NodeKind.SAMPLED, packed(5, END), (), 0)
-        session.put(replace(answer, **fields), finish_reason=finish, flags={flag: ["x"] for flag in flags})  # type: ignore[arg-type]
+        reason = "abort" if fields.get("is_partial") else finish
+        session.put(replace(answer, **fields), finish_reason=reason, flags={flag: ["x"] for flag in flags})  # type: ignore[arg-type]
     return EarlierAnswers.of(session.rows)
 
 
-def said(progresses: Sequence[AnswerProgress] | None) -> bytes | None:
-    return None if progresses is None else bytes(progresses[0].token_ids)
+def said(begun: Begun | None) -> bytes | None:
+    return None if begun is None else bytes(begun.progresses[0].token_ids)
 
 
 def test_repeats_of_a_request_get_the_answers_in_their_order_and_none_twice() -> None:
@@ -192,11 +194,11 @@ def test_another_request_is_given_nothing(other: dict[str, object]) -> None:
 def test_an_answer_that_was_cut_is_given_only_where_it_would_be_cut_again() -> None:
     cut = {"token_ids": packed(5, 6)}
     assert recorded(cut).take(wanted(packed(1))) is None
-    assert recorded(cut).take(wanted(packed(1), may_be_cut=True)) is not None
+    assert recorded(cut).take(wanted(packed(1), stop=("x",))) is not None
     assert recorded(cut, finish="length").take(wanted(packed(1))) is None
     answers = recorded(cut, finish="length").take(wanted(packed(1), max_tokens=2))
     assert answers is not None
-    assert answers[0].finish_reason is FinishReason.LENGTH
+    assert answers.progresses[0].finish_reason is FinishReason.LENGTH
     assert recorded({}, flags=[UNTRAINED_FLAG]).take(wanted(packed(1))) is None
 
 
@@ -205,5 +207,5 @@ def test_an_unfinished_answer_comes_last_and_goes_on() -> None:
     assert said(earlier.take(wanted(packed(1)))) == packed(5, END)
     answers = earlier.take(wanted(packed(1)))
     assert answers is not None
-    assert answers[0].is_unfinished()
-    assert answers[0].next_prompt == packed(1, 8, 9)
+    assert answers.progresses[0].is_unfinished()
+    assert answers.progresses[0].next_prompt == packed(1, 8, 9)

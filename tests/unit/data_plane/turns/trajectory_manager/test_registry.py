@@ -57,9 +57,9 @@ class SlowTurns(MemoryTurns):
 class World:
     def __init__(self, folder: Path, *, max_sessions: int = 8, max_bytes: int = 1 << 30) -> None:
         self.store = SlowTurns()
-        self.told: list[UUID] = []
+        self.told: list[tuple[UUID, bool]] = []
         limits = RegistryLimits(max_sessions, max_bytes)
-        self.registry = Registry(self.store, Clocks(), limits, tell_over=self.told.append)
+        self.registry = Registry(self.store, Clocks(), limits, tell_over=self._tell_over)
         self._project_id, self._job_id = uuid4(), uuid4()
         spec = job_spec_parse(
             {"name": "tiny", "model": {"source": "model"}, "environment": {"name": "external"}}
@@ -68,6 +68,9 @@ class World:
         self.store.jobs[self._job_id] = JobRow(
             self._job_id, self._project_id, "tiny", "running", spec.model_dump(mode="json"), model, "", ""
         )
+
+    def _tell_over(self, session_id: UUID, is_resumed: bool) -> None:
+        self.told.append((session_id, is_resumed))
 
     def session(self) -> str:
         """Add a session that another gateway opened, and return its API key."""
@@ -217,9 +220,9 @@ async def test_a_session_that_is_over_and_not_here_is_told_to_the_others(tmp_pat
     elsewhere = uuid4()
 
     world.registry.close(here.key.session_id)
-    world.registry.close(elsewhere)
+    world.registry.close(elsewhere, is_resumed=True)
 
-    assert world.told == [elsewhere]
+    assert world.told == [(elsewhere, True)]
 
 
 def grow(session: LiveSession, *, num_turns: int, num_tokens: int) -> None:
