@@ -1,18 +1,23 @@
 """What each project is entitled to, and what it has: for people, not for decisions.
 
-Takes the plan of a snapshot. A project is entitled to its part, by weight, of the usable machines that roll out or
-train, each counted by its cost, at most its quota of usual machines, while it has jobs that should run; what a quota
-cuts off is divided among the others, again by weight. What somebody does not need is lent, so what a project holds may
-be more or less. Invariant: entitlements sum to the cost of the machines, or to all quotas if those are less. Agents
-count in what is held and in quotas, not in shares.
+Takes the plan of a snapshot. A project is entitled to its part, by weight, of the usable machines that its jobs may use
+to roll out or train, each counted by its cost, at most its quota of usual machines, while it has jobs that should run;
+what a quota cuts off is divided among the others, again by weight. Machines are divided as they are where floors are
+given (`dividing`), except that a project is entitled to what it does not need as well. That is lent, so what a project
+holds may be more or less. Invariant: entitlements sum to the cost of the machines that any of the jobs may use, or to
+what quotas leave of that. Agents count in what is held and in quotas, not in shares.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
-from seamlessflow.core.scheduling.dividing import divided
+from seamlessflow.core.scheduling.dividing import Division, Use
+from seamlessflow.core.scheduling.fleet import Fleet
 from seamlessflow.core.scheduling.queue import Queue
+from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
@@ -32,15 +37,19 @@ class Entitlement:
 def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     """Return the entitlement of each project that has unfinished jobs."""
     snapshot, fleet = queue.plan.snapshot, queue.plan.fleet
-    amount = sum(one.cost * len(one.machines) for one in fleet.classes if one.example.tags & EXCLUSIVE_ROLES)
-    running = {job.project_id: job for job in (*queue.plan.floors.served, *(e.job for e in queue.entries))}
-    weights = {project: job.project_weight for project, job in running.items()}
-    quotas = {
-        project: job.project_quota * fleet.usual_cost
-        for project, job in running.items()
-        if job.project_quota is not None
-    }
-    entitled = divided(amount, weights, quotas)
+    running: dict[UUID, list[JobView]] = defaultdict(list)
+    for job in (*queue.plan.floors.served, *(entry.job for entry in queue.entries)):
+        running[job.project_id].append(job)
+    machines = Division({number: one.cost * len(one.machines) for number, one in enumerate(fleet.classes)})
+    entitled = machines.parts(
+        {project: jobs[0].project_weight for project, jobs in running.items()},
+        {project: [_use(fleet, jobs)] for project, jobs in running.items()},
+        {
+            project: jobs[0].project_quota * fleet.usual_cost
+            for project, jobs in running.items()
+            if jobs[0].project_quota is not None
+        },
+    )
     num_held: dict[UUID, int] = defaultdict(int)
     shared_cost: dict[UUID, float] = defaultdict(float)
     num_agent_slots: dict[UUID, int] = defaultdict(int)
@@ -65,3 +74,8 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
         )
         for project in {job.project_id for job in snapshot.jobs}
     }
+
+
+def _use(fleet: Fleet, jobs: Iterable[JobView]) -> Use:
+    """Return all machines that roll out or train and that any of the jobs may use."""
+    return Use(frozenset().union(*(fleet.reach(job, EXCLUSIVE_ROLES) for job in jobs)), inf)

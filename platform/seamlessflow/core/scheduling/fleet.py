@@ -96,6 +96,10 @@ class Fleet:
             classes = known[1][role] = self._classes_for(job, role)
         return classes
 
+    def reach(self, job: JobView, roles: Collection[Role]) -> frozenset[int]:
+        """Return the classes whose machines may fill any of the roles."""
+        return frozenset(number for role in roles for number in self.classes_for(job, role))
+
     def tagged(self, tags: frozenset[str]) -> tuple[MachineView, ...]:
         """Return the machines of the snapshot that have all of the tags, usable or not."""
         if tags not in self._tagged:
