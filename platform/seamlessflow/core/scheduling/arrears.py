@@ -3,8 +3,8 @@
 Machines are whole, a step cannot be divided, and a job may have an engine for itself where others train, so a moment's
 shares are never exact. Takes what jobs hold and could use, cycle by cycle, and adds up the difference to what each
 would hold if machines could be divided: what jobs of one priority hold together, by weight among projects and then
-their jobs, capped by what each could use. A job that lacks more than a limit is owed a machine until it has caught up,
-and one that exceeded its part by as much owes one.
+their jobs, capped by what each could use and by the machines that each may use (`dividing`). A job that lacks more than
+a limit is owed a machine until it has caught up, and one that exceeded its part by as much owes one.
 
 Example: three equal jobs hold 3, 3 and 2 machines, so their parts are 2.67. After 7.5 s the third lacks five seconds of
 a machine. It is owed one, holds three of them for 15 s, and then is owed nothing.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.dividing import divided
+from seamlessflow.core.scheduling.dividing import Division, Use
 from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 
 LEAST_LIMIT_S = 5.0  # of a machine
@@ -34,12 +34,20 @@ NO_DIFFERENCE = 0.001  # machines; smaller ones come from rounding
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What an admitted job holds and could use, engines and trainers, in usual machines: one that costs twice as much
-    as machines do on average counts as two."""
+    as machines do on average counts as two. `held_in`: what it holds by class; `reach`: the classes that it may use."""
 
     job: JobView
     wanted: float
-    held: float
+    held_in: Mapping[int, float]
+    reach: frozenset[int]
     is_waiting: bool = False  # it waits for its floor, which is what it could use
+
+    @property
+    def held(self) -> float:
+        return sum(self.held_in.values())
+
+    def use(self, most: float) -> tuple[Use]:
+        return (Use(self.reach.union(self.held_in), most),)
 
 
 def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
@@ -54,56 +62,100 @@ def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
 def _differences(claims: list[Claim]) -> dict[UUID, float]:
     parts = _parts(claims)
     lacking = {one.job.id: parts[one.job.id] - one.held for one in claims}
+    contended = _contended(claims, lacking)
+    for one in claims:
+        if lacking[one.job.id] < 0 and contended.isdisjoint(one.held_in):
+            lacking[one.job.id] = 0.0
     lacked = sum(max(num, 0.0) for num in lacking.values())
     exceeded = sum(max(-num, 0.0) for num in lacking.values())
-    if lacked < NO_DIFFERENCE:
+    if min(lacked, exceeded) < NO_DIFFERENCE:
         return {}
     used = lacked / exceeded  # the rest is spare: nobody else could use it
     scaled = {job_id: num if num > 0 else num * used for job_id, num in lacking.items()}
     return {job_id: num for job_id, num in scaled.items() if abs(num) >= NO_DIFFERENCE}
 
 
+def _contended(claims: Sequence[Claim], lacking: Mapping[UUID, float]) -> set[int]:
+    """Return the classes whose machines would help a job that lacks some, if others made room there or elsewhere."""
+    found = set[int]()
+    for one in claims:
+        if lacking[one.job.id] >= NO_DIFFERENCE:
+            found |= one.reach.union(one.held_in)
+    num = -1
+    while num < len(found):
+        num = len(found)
+        for one in claims:
+            if not found.isdisjoint(one.held_in):
+                found |= one.reach.union(one.held_in)
+    return found
+
+
 def _parts(claims: list[Claim]) -> dict[UUID, float]:
     """Divide what jobs hold together among their projects, and what each gets among its jobs."""
     of_project: dict[UUID, list[Claim]] = defaultdict(list)
+    held: dict[int, float] = defaultdict(float)
     for one in claims:
         of_project[one.job.project_id].append(one)
+        for number, num in one.held_in.items():
+            held[number] += num
     weights = {project: own[0].job.project_weight for project, own in of_project.items()}
-    caps = {project: _cap(own) for project, own in of_project.items()}
+    quotas = {
+        # What it has already is within its quota, whatever it costs.
+        project: max(float(quota), sum(one.held for one in own))
+        for project, own in of_project.items()
+        if (quota := own[0].job.project_quota) is not None
+    }
+    uses = {project: _uses(own) for project, own in of_project.items()}
+    machines = Division(held)
+    of_projects = machines.parts(weights, uses, quotas)
+    for project, part in of_projects.items():
+        machines.give(project, uses[project], part)
     parts: dict[UUID, float] = {}
-    amount = sum(one.held for one in claims)
-    for project, part in divided(amount, weights, caps).items():
-        parts |= _own_parts(part, of_project[project])
+    for project, part in of_projects.items():
+        parts |= _own_parts(part, of_project[project], machines.without(project))
     return parts
 
 
-def _own_parts(part: float, claims: Sequence[Claim]) -> dict[UUID, float]:
+def _uses(claims: Sequence[Claim]) -> list[Use]:
+    """Return what the jobs of a project could use."""
+    num: dict[frozenset[int], float] = defaultdict(float)
+    for one in claims:
+        (use,) = one.use(one.wanted)
+        num[use.reach] += use.most
+    return [Use(reach, most) for reach, most in num.items()]
+
+
+def _own_parts(part: float, claims: Sequence[Claim], machines: Division) -> dict[UUID, float]:
     """Divide what a project gets among its jobs: a floor for each that is at work, then for those that wait, then what
-    is left to the highest priority, by weight."""
+    is left to the highest priority, by weight. `machines`: without those of other projects."""
     at_work = [one for one in claims if not one.is_waiting]
-    left = part - sum(min(one.wanted, FLOOR) for one in at_work)
     parts: dict[UUID, float] = {}
+    beside_floors = machines.without(None)
+    left = part
+    for one in at_work:
+        num = min(one.wanted, FLOOR)
+        beside_floors.give(one.job.id, one.use(num), num)
+        left -= num
     for one in sorted((one for one in claims if one.is_waiting), key=_waiting_order):
-        parts[one.job.id] = max(min(one.wanted, left), 0.0)
-        left -= parts[one.job.id]
+        num = beside_floors.left_for(one.use(one.wanted), left) if left > 0 else 0.0
+        parts[one.job.id] = num
+        left -= num
+        for each in (beside_floors, machines):
+            each.give(one.job.id, one.use(num), num)
     left = part - sum(parts.values())
     for priority in sorted({one.job.priority for one in at_work}, reverse=True):
-        same = [one for one in at_work if one.job.priority == priority]
-        amount = min(left, sum(one.wanted for one in same))
-        wanted = {one.job.id: one.wanted for one in same}
-        parts |= divided(amount, {one.job.id: one.job.weight for one in same}, wanted)
-        left -= amount
+        same = {one.job.id: one for one in at_work if one.job.priority == priority}
+        uses = {job_id: one.use(one.wanted) for job_id, one in same.items()}
+        found = machines.parts({job_id: one.job.weight for job_id, one in same.items()}, uses, most=left)
+        for job_id, num in found.items():
+            machines.give(job_id, uses[job_id], num)
+        parts |= found
+        left -= sum(found.values())
     return parts
 
 
 def _waiting_order(claim: Claim) -> tuple[int, float, int, UUID]:
     return (-claim.job.priority, -claim.job.waiting_s, claim.job.order, claim.job.id)
-
-
-def _cap(claims: list[Claim]) -> float:
-    wanted, quota = sum(one.wanted for one in claims), claims[0].job.project_quota
-    held = sum(one.held for one in claims)  # what it has already is within its quota, whatever it costs
-    return wanted if quota is None else min(wanted, max(float(quota), held))
 
 
 @dataclass(slots=True)
@@ -161,8 +213,12 @@ class Arrears:
             was_owed = any(job.is_owed_floor for job in jobs.values() if job.project_id == project)
             before_s = known.get(project, limits_s[project] if was_owed else 0.0)
             self._project_lacks_s[project] = min(max(before_s + sums.get(project, 0.0), -most_s), most_s)
+        # What a job that waits is owed stays owed while machines change hands, although no job has them at that moment.
         able = [
-            job for job in jobs.values() if differing.get(job.id, 0.0) > 0 and self._is_owed(job, limits_s)
+            job
+            for job in jobs.values()
+            if (differing.get(job.id, 0.0) > 0 or (job.state is JobState.QUEUED and job.is_owed_floor))
+            and self._is_owed(job, limits_s)
         ]
         chosen: dict[UUID, JobView] = {}
         for job in sorted(able, key=_floor_order):

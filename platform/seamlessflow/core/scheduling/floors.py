@@ -8,8 +8,9 @@ job is admitted with its whole floor or not at all.
 Jobs are admitted by their priority across projects. Among equals, those at work come first, then those that wait, by
 what their projects hold against their weights (`standings`); within a project, the highest priority and then the
 longest wait comes first. The first of those that wait has its floor reserved: nobody after it is admitted to machines
-that it needs. Who gives way to a job that does not fit, and when, is in `rotation`. So every floor that fits the fleet
-is admitted within a bound, whoever else arrives.
+that it needs. Who gives way to a job that does not fit, and when, is in `rotation`; what is given up goes to that job.
+So every floor that fits the fleet is admitted within a bound, whoever else arrives, unless its project has more than
+those whose jobs come and go on the machines that it needs.
 
 A job at work whose floor the fleet has lost is *incomplete*: it goes on with what nobody else needs, so that a batch
 that is ready is still trained.
@@ -22,12 +23,13 @@ from functools import partial
 from uuid import UUID
 
 from seamlessflow.core.scheduling.allocation import Allocation
+from seamlessflow.core.scheduling.dividing import Division
 from seamlessflow.core.scheduling.fleet import Classes, Fleet
 from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.rotation import rotating
 from seamlessflow.core.scheduling.snapshot import JobView, Owner
 from seamlessflow.core.scheduling.standings import Standings, Wanted, equals, machines_of_floor
-from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def floors_admit(
     if not rotated:
         return admission.floors
     staying = [job for job in jobs if job.id not in rotated]
-    again = _admit(fleet, homes, staying, at_work, wanted or {}).floors
+    again = _admit(fleet, homes, staying, at_work, wanted or {}, _Turn.after(admission, rotated)).floors
     missing = {**again.missing, **dict.fromkeys(rotated, (Role.ROLLOUT,))}
     return replace(again, missing=missing, rotated=rotated)
 
@@ -125,6 +127,20 @@ class _Admission:
             self.firsts[job.project_id] = job
             self.book.keep_for(job, self.book.reserve(job))
 
+    def contending(self, first: JobView) -> set[UUID]:
+        """Return the admitted jobs that use what the first lacks, or could make room for those that do."""
+        lacking, reach, slots = self.missing[first.id], self.fleet.reach, self.fleet.slots.classes_for
+        found = set[UUID]()
+        if Role.ROLLOUT in lacking:  # training in turns needs no machine of its own
+            units = {one.id: reach(one, [_roles(one)[0]]) for one in self.admitted}
+            found |= _connected(reach(first, [Role.ROLLOUT]), units)
+        if Role.TRAIN in lacking:
+            machines = {one.id: reach(one, EXCLUSIVE_ROLES) for one in self.admitted}
+            found |= _connected(reach(first, [Role.TRAIN]), machines)
+        if Role.AGENT in lacking:
+            found |= _connected(slots(first), {one.id: slots(one) for one in self.admitted if one.has_agents})
+        return found
+
     @property
     def floors(self) -> Floors:
         for job in self.incomplete:
@@ -138,23 +154,68 @@ class _Admission:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Others give way to `first`, so it comes right after those that were `admitted` beside it: nobody else gets what
+    is given up."""
+
+    first: JobView
+    admitted: frozenset[UUID]
+
+    @classmethod
+    def after(cls, admission: _Admission, rotated: Mapping[UUID, JobView]) -> "_Turn":
+        return cls(next(iter(rotated.values())), frozenset(job.id for job in admission.admitted))
+
+    def inserted(self, at_work: Sequence[JobView]) -> list[JobView]:
+        before = [job for job in at_work if job.id in self.admitted]
+        return [*before, self.first, *(job for job in at_work if job.id not in self.admitted)]
+
+
 def _admit(
-    fleet: Fleet, homes: Homes, jobs: Sequence[JobView], at_work: Mapping[UUID, bool], wanted: Wanted
+    fleet: Fleet,
+    homes: Homes,
+    jobs: Sequence[JobView],
+    at_work: Mapping[UUID, bool],
+    wanted: Wanted,
+    turn: _Turn | None = None,
 ) -> _Admission:
     admission = _Admission(fleet, homes, at_work, _Book(fleet, homes))
-    num_left = sum(len(one.machines) for one in fleet.classes if one.num_roles)
+    machines = Division(dict(enumerate(fleet.capacities())))
+    reach = {job.id: _reach(fleet, job) for job in jobs}
     for same in equals(jobs):
-        standings = Standings(same, at_work, num_left, wanted)
+        standings = Standings(same, at_work, machines, reach, wanted)
         admission.standings.append(standings)
-        for job in standings.at_work_first():
+        at_work_first = list(standings.at_work_first())
+        if turn is not None and turn.first in same and turn.first.id not in at_work:
+            at_work_first = turn.inserted(at_work_first)
+            standings.pass_over(turn.first)
+        for job in at_work_first:
             admission.enter(job, standings)
         while (waiting := standings.next_waiting()) is not None:
             for claim in standings.claims_before(waiting):
                 if admission.book.claim(claim):
                     standings.enter(claim, 1)
             admission.enter(waiting, standings)
-        num_left = max(num_left - sum(one.num_taken for one in standings.of_project.values()), 0)
+        standings.close()
     return admission
+
+
+def _connected(classes: Collection[int], uses: Mapping[UUID, Collection[int]]) -> set[UUID]:
+    """Return who uses any of the classes, or one that somebody of those uses, and so on."""
+    reached, found, num = set(classes), set[UUID](), -1
+    while num < len(found):
+        num = len(found)
+        for job_id, own in uses.items():
+            if job_id not in found and not reached.isdisjoint(own):
+                found.add(job_id)
+                reached.update(own)
+    return found
+
+
+def _reach(fleet: Fleet, job: JobView) -> frozenset[int]:
+    """Return the classes of the machines that count for the job: of its engines, and of a gang or sole training."""
+    has_own = not job.has_rollout or job.num_train_machines > 1
+    return fleet.reach(job, [Role.ROLLOUT] * job.has_rollout + [Role.TRAIN] * has_own)
 
 
 def _fits(

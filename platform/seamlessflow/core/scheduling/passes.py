@@ -4,7 +4,7 @@ Takes a snapshot and its jobs that should run. The result names the machines tha
 it into decisions. Machines of jobs that end are left out until they are leaving.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -56,17 +56,20 @@ class FleetPlan:
         that wait."""
         for job in self.floors.served:
             demand = self.demands[job.id]
-            costs = [
-                machine.cost / self.fleet.usual_cost
-                for machine, phase in self.snapshot.held_by(job.id)
-                if phase.role in EXCLUSIVE_ROLES
-            ]
-            num_wanted, held = demand.rollout + demand.train, sum(costs)
+            held_in: dict[int, float] = defaultdict(float)
+            held = [one for one, phase in self.snapshot.held_by(job.id) if phase.role in EXCLUSIVE_ROLES]
+            for machine in held:
+                # A machine that nobody is given anything on any more counts only for the job that has it.
+                number = self.fleet.class_of.get(machine.id, -1 - job.order)
+                held_in[number] += machine.cost / self.fleet.usual_cost
+            num_wanted = demand.rollout + demand.train
             # What it holds beyond what it could use costs as much as the rest of what it holds.
-            kept = held * min(1.0, num_wanted / len(costs)) if costs else 0.0
-            yield Claim(job, wanted=kept + max(num_wanted - len(costs), 0), held=held)
+            kept = sum(held_in.values()) * min(1.0, num_wanted / len(held)) if held else 0.0
+            wanted = kept + max(num_wanted - len(held), 0)
+            yield Claim(job, wanted, held_in, self.fleet.reach(job, EXCLUSIVE_ROLES))
         for job in self.waiting:
-            yield Claim(job, wanted=machines_of_floor(job), held=0.0, is_waiting=True)
+            reach = self.fleet.reach(job, EXCLUSIVE_ROLES)
+            yield Claim(job, wanted=machines_of_floor(job), held_in={}, reach=reach, is_waiting=True)
 
     @property
     def waiting(self) -> tuple[JobView, ...]:

@@ -6,6 +6,7 @@ project has so much more by its weight than the project of the one that waits th
 once the machines have changed hands; or if its project has more than its part, and the one that waits is owed a machine
 (`arrears`: its project lacked its part for longer than a change of hands is worth). Else a job gives way once its
 quantum is over: first those of the same project, then those of others, if they have no less or if nothing else helps.
+Of the projects' first jobs that wait, those that have waited for longer than that come first.
 
 Invariants: a change of hands never leaves its giver with less by weight than its taker, except for what is owed, and is
 not taken back by the same rule; the smallest set that suffices gives way, or none.
@@ -34,6 +35,7 @@ class Admitted(Protocol):
     def firsts(self) -> Mapping[UUID, JobView]: ...
     @property
     def standings(self) -> Sequence[Standings]: ...
+    def contending(self, first: JobView) -> Collection[UUID]: ...
 
 
 class Fits(Protocol):
@@ -45,7 +47,7 @@ def rotating(found: Admitted, fits: Fits, at_work: Collection[UUID]) -> dict[UUI
     for standings in found.standings:
         ids = {job.id for job in standings.jobs}
         own = [job for job in found.admitted if job.id in at_work and job.id in ids]
-        for first in found.firsts.values():
+        for first in sorted(found.firsts.values(), key=_longest_first):
             if first.id in ids:
                 leaving = _leaving(_Search(found, standings, fits, own, first))
                 if leaving:
@@ -54,6 +56,12 @@ def rotating(found: Admitted, fits: Fits, at_work: Collection[UUID]) -> dict[UUI
             if rotated := _for_claims(found.admitted, standings, own, project, claims, fits):
                 return rotated
     return {}
+
+
+def _longest_first(first: JobView) -> float:
+    """Order those that have waited for longer than a turn lasts, so that the turns of another project, whose jobs
+    follow each other, do not pass them by."""
+    return -first.waiting_s if first.waiting_s > QUANTUM_S + OVERDUE_S else 0.0
 
 
 def _for_claims(
@@ -75,8 +83,8 @@ def _for_claims(
         num += 1
     if num_lacking <= num - 1 or fits(admitted, claim, num_claims=num):
         return {}
-    for giver in _over_part(standings, own):
-        is_able = giver.state is not JobState.STARTING and may_stop(giver)
+    for giver in _richest_first(standings, own):
+        is_able = giver.state is not JobState.STARTING and may_stop(giver) and _excess(standings, giver) > 0
         if giver.project_id != project and not giver.is_owed_floor and is_able:
             staying = [job for job in admitted if job.id != giver.id]
             if fits(staying, claim, num_claims=num):
@@ -113,7 +121,9 @@ class _Search:
     def __init__(
         self, found: Admitted, standings: Standings, fits: Fits, own: Sequence[JobView], first: JobView
     ) -> None:
-        self.standings, self.own, self.first = standings, own, first
+        contending = found.contending(first)
+        self.standings, self.first = standings, first
+        self.own = [job for job in own if job.id in contending]
         self._admitted, self._fits = found.admitted, fits
 
     def suffices(self, leaving: Collection[UUID]) -> bool:
@@ -128,7 +138,7 @@ class _Search:
         yield from sorted(lower, key=lambda job: (job.priority, -job.order, job.id))
         seen = {job.id for job in (*unused, *lower)}
         num_given = Counter[UUID]()
-        for job in _over_part(self.standings, self.own):
+        for job in _richest_first(self.standings, self.own):
             if job.id not in seen and gives_way_now(
                 self.standings, job, self.first, num_given[job.project_id]
             ):
@@ -182,12 +192,11 @@ def _stops_now(job: JobView, first: JobView) -> bool:
     return yields_to(job, first) or is_before(first, job)
 
 
-def _over_part(standings: Standings, own: Sequence[JobView]) -> list[JobView]:
-    """Return the jobs of projects that have more than their parts, those of the project with the most first: there the
-    lowest priority, then those that may stop now, then the longest at work."""
-    over = [job for job in own if _excess(standings, job) > 0]
+def _richest_first(standings: Standings, own: Sequence[JobView]) -> list[JobView]:
+    """Return the jobs, those of the project with the most by its weight first: there the lowest priority, then those
+    that may stop now, then the longest at work."""
     return sorted(
-        over,
+        own,
         key=lambda job: (
             -standings.of_project[job.project_id].level(), job.priority, not may_stop(job), -job.admitted_s,
             job.order, job.id,

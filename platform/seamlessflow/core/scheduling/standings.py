@@ -1,8 +1,9 @@
 """What each project has of the fleet against its part of it, while floors are admitted.
 
 Takes the jobs of one priority across projects and the machines that those of higher ones leave. A project's *part* is
-divided by weight and capped by its quota and by what its jobs could use; its *level* is the number of machines of its
-admitted floors by its weight. `next_waiting` says who is served next: a job that is owed a machine, then one of the
+what it has if the machines that jobs may use are divided by weight among the projects that may use them (`dividing`),
+capped by its quota and by what its jobs could use; its *level* is the number of machines of its admitted floors by its
+weight. `next_waiting` says who is served next: a job that is owed a machine, then one of the
 project with the lowest level, then the longest wait. Within a project priority comes first, then waiting.
 
 Invariant: what `enter` counts is never more than the floors and engines that were really entered.
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from uuid import UUID
 
-from seamlessflow.core.scheduling.dividing import divided
+from seamlessflow.core.scheduling.dividing import Division, Use
 from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.scheduling.unused import is_unused
 
@@ -49,16 +50,19 @@ def equals(jobs: Collection[JobView]) -> Iterator[list[JobView]]:
 @dataclass(slots=True)
 class Standings:
     """Of the projects whose jobs have one priority. `at_work`: whether each
-    job at work gives all its machines up already; `num_machines`: what is left for them; `wanted`: how many machines
-    jobs at work could use; those beyond its floor are a job's `claims`."""
+    job at work gives all its machines up already; `machines`: what is left for them; `reach`: the classes of machines
+    that count for each job; `wanted`: how many machines jobs at work could use; those beyond its floor are a job's
+    `claims`."""
 
     jobs: Sequence[JobView]
     at_work: Mapping[UUID, bool]
-    num_machines: int
+    machines: Division
+    reach: Mapping[UUID, frozenset[int]]
     wanted: Wanted
     of_project: dict[UUID, Standing] = field(init=False)
     claims: dict[UUID, list[JobView]] = field(init=False)  # that are left
     all_claims: dict[UUID, tuple[JobView, ...]] = field(init=False)
+    _uses: dict[UUID, list[Use]] = field(init=False)
     _waiting: dict[UUID, deque[JobView]] = field(init=False)
     _served: set[UUID] = field(default_factory=set)  # who got the engine that it was owed
 
@@ -71,14 +75,22 @@ class Standings:
             for project, jobs in own.items()
         }
         weights = {project: jobs[0].project_weight for project, jobs in own.items()}
-        parts = divided(
-            self.num_machines, weights, {project: self._cap(jobs) for project, jobs in own.items()}
-        )
+        quotas = {
+            project: jobs[0].project_quota
+            for project, jobs in own.items()
+            if jobs[0].project_quota is not None
+        }
+        self._uses = {project: self._uses_of(jobs) for project, jobs in own.items()}
+        parts = self.machines.parts(weights, self._uses, quotas)
         self.of_project = {project: Standing(weights[project], parts[project]) for project in own}
         self.claims = {}
         if len(own) > 1:
             self.claims = {project: list(self._claims(jobs)) for project, jobs in own.items()}
         self.all_claims = {project: tuple(claims) for project, claims in self.claims.items()}
+
+    def pass_over(self, first: JobView) -> None:
+        """Leave a job that waits out of the order: it is served before the others."""
+        self._waiting[first.project_id].remove(first)
 
     def at_work_first(self) -> Iterator[JobView]:
         """Yield the jobs at work; those of each project take the turns of that project in their own order."""
@@ -123,6 +135,11 @@ class Standings:
     def enter(self, job: JobView, num: int) -> None:
         self.of_project[job.project_id].num_taken += num
 
+    def close(self) -> None:
+        """Leave to the next priority what is left."""
+        for project, one in self.of_project.items():
+            self.machines.give((self.jobs[0].fleet_priority, project), self._uses[project], one.num_taken)
+
     def _rank(self, job: JobView) -> tuple[bool, bool, float, float, int, UUID]:
         level = self.of_project[job.project_id].level(machines_of_floor(job))
         return (is_unused(job), not job.is_owed_floor, level, -job.waiting_s, job.order, job.id)
@@ -131,14 +148,16 @@ class Standings:
         is_leaving = self.at_work.get(job.id, False)
         return (-job.priority, is_unused(job), is_leaving, -job.waiting_s, job.order, job.id)
 
-    def _cap(self, jobs: Sequence[JobView]) -> float:
-        num = sum(max(machines_of_floor(job), self.wanted.get(job.id, 0)) for job in jobs)
-        quota = jobs[0].project_quota
-        return num if quota is None else min(num, quota)
+    def _uses_of(self, jobs: Sequence[JobView]) -> list[Use]:
+        """Return how many machines the jobs of a project could use, by the classes that they may use."""
+        num: dict[frozenset[int], int] = defaultdict(int)
+        for job in jobs:
+            num[self.reach[job.id]] += max(machines_of_floor(job), self.wanted.get(job.id, 0))
+        return [Use(reach, most) for reach, most in num.items()]
 
     def _claims(self, jobs: Sequence[JobView]) -> Iterator[JobView]:
         """Yield a job for each engine that it could use beyond its floor, those that are owed one first."""
         for job in sorted(jobs, key=lambda one: (-one.owed, one.order, one.id)):
             if job.has_rollout:
                 num = self.wanted.get(job.id, 0) - machines_of_floor(job)
-                yield from (job for _ in range(min(num, self.num_machines)))
+                yield from (job for _ in range(min(num, int(self.machines.num_machines(self.reach[job.id])))))

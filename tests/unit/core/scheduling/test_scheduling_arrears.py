@@ -22,7 +22,7 @@ def claim(job_id: UUID, *, held: int, wanted: int = MANY, weight: float = 1.0, p
     job = replace(
         JOB, id=job_id, project_id=job_id, project_weight=weight, priority=priority, priority_ceiling=100
     )
-    return Claim(job, wanted=wanted, held=held)
+    return Claim(job, wanted=wanted, held_in={0: held}, reach=frozenset({0}))
 
 
 def test_what_cannot_be_divided_is_owed_to_who_got_less() -> None:
@@ -37,6 +37,28 @@ def test_exact_shares_differ_from_nothing() -> None:
 def test_machines_that_nobody_else_could_use_are_no_debt() -> None:
     assert not differences([claim(A, held=7), claim(B, held=1, wanted=1)])
     assert differences([claim(A, held=7), claim(B, held=1, wanted=2)]) == pytest.approx({A: -1.0, B: 1.0})
+
+
+def test_machines_that_a_job_may_not_use_are_no_debt_to_it() -> None:
+    few, others = frozenset({0}), frozenset({1})
+    rich = replace(claim(C, held=0), held_in={1: 6}, reach=others)
+    pair = [replace(claim(one, held=1), reach=few) for one in (A, B)]
+    assert not differences([*pair, rich]), "they have all that they may use"
+    uneven = [replace(claim(A, held=2), reach=few), replace(claim(B, held=0), reach=few)]
+    assert differences([*uneven, rich]) == pytest.approx({A: -1.0, B: 1.0})
+    wide = replace(rich, reach=few | others)
+    assert differences([*uneven, wide]) == pytest.approx({A: -1.0, B: 1.0}), "it has more without them"
+    same = [replace(one, job=replace(one.job, project_id=A)) for one in (*uneven, rich)]
+    assert differences(same) == pytest.approx({A: -1.0, B: 1.0}), "jobs of one project neither"
+
+
+def test_what_a_job_that_waits_is_owed_stays_owed_while_machines_change_hands() -> None:
+    waiting = replace(JOB, state=JobState.QUEUED, project_id=B)
+    snapshot = Snapshot(machines=(), jobs=(waiting,))
+    arrears = Arrears()
+    assert arrears.pass_time(snapshot, {A: 1.0}, 60.0) == {A: 1}
+    owed = replace(snapshot, jobs=(replace(waiting, owed=1),))
+    assert not arrears.pass_time(owed, {}, 1.0), "at this moment none of the machines has a holder"
 
 
 def test_jobs_of_unlike_priorities_owe_each_other_nothing() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.decisions import DrainPhase, Lease
+from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, MoveJob
+from seamlessflow.core.scheduling.dry_run import dry_run
+from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
@@ -144,3 +146,59 @@ def test_29_jobs_of_one_project_leave_its_part_to_a_single_job_of_another(num_ma
     found = shares(loads, num_machines=num_machines, warm_up_s=1.5 * MINUTE_S, seconds=4 * MINUTE_S)
     for part in found.values():
         assert part == pytest.approx(1.0, abs=0.1), found
+
+
+def test_machines_that_no_job_may_use_are_part_of_no_project() -> None:
+    few = frozenset({"few"})
+    first, second = (
+        job(number, THEIRS, rollout_tags=few, train_tags=few, published_s=0.5) for number in (1, 2)
+    )
+    ours = queued(9, OURS, rollout_tags=few, train_tags=few)
+    waiting = [queued(number, THEIRS, 500.0, rollout_tags=few, train_tags=few) for number in (3, 4, 5)]
+    tagged = [replace(machine(n, held), tags=BOTH | few) for n, held in enumerate((first, second))]
+    others = [machine(number) for number in range(2, 8)]
+    snapshot = Snapshot(machines=(*tagged, *others), jobs=(first, second, *waiting, ours))
+    assert len(drained(snapshot)) == 1
+
+
+def test_any_number_of_jobs_on_other_machines_keep_no_project_from_its_part_of_these() -> None:
+    few = frozenset({"few"})
+    elsewhere = [
+        job(number, THEIRS, rollout_tags=frozenset({"many"}), published_s=0.5, admitted_s=600.0)
+        for number in range(20, 40)
+    ]
+    first, second = (job(number, THEIRS, rollout_tags=few, published_s=0.5) for number in (41, 42))
+    machines = [
+        *(replace(machine(one.order, one), tags=BOTH | {"many"}) for one in elsewhere),
+        *(replace(machine(one.order, one), tags=BOTH | few) for one in (first, second)),
+    ]
+    ours = queued(99, OURS, rollout_tags=few)
+    jobs = (*elsewhere, first, second, ours)
+    assert drained(Snapshot(machines=tuple(machines), jobs=jobs)) == ["m41"]
+
+
+def test_a_job_that_waits_for_machines_of_another_project_gets_them_when_a_turn_ends() -> None:
+    """Its own project has machines enough, but none that it could use. Jobs of the other one follow each other."""
+    few = frozenset({"few"})
+    ours = job(1, OURS)
+    overdue = job(2, THEIRS, rollout_tags=few, admitted_s=QUANTUM_S + OVERDUE_S + 1.0)
+    oldest = queued(3, OURS, 2 * QUANTUM_S, rollout_tags=few)
+    theirs = queued(4, THEIRS, QUANTUM_S, rollout_tags=few)
+    machines = (
+        machine(0, ours), replace(machine(1, overdue), tags=BOTH | few), machine(2, ours), machine(3, ours),
+    )  # fmt: skip
+    plan = decide(Snapshot(machines=machines, jobs=(ours, overdue, oldest, theirs)))
+    assert [one.machine for one in plan.decisions if isinstance(one, DrainPhase)] == ["m1"]
+    assert [one.job_id for one in plan.decisions if isinstance(one, MoveJob)] == [oldest.id]
+
+
+def test_what_a_job_gives_up_goes_to_the_one_that_it_gives_way_to() -> None:
+    """Another one at work lacked its floor and took the agents' slot, and they took it from each other in turns."""
+    holder = job(1, OURS, has_external_agents=False)
+    lacking = job(2, OURS, has_external_agents=False, state=JobState.STARTING)
+    urgent = queued(3, OURS, has_external_agents=False, priority=1)
+    agents = MachineView(id=UUID(int=199), name="agents", tags=frozenset({"agent"}), agent_slots=1)
+    machines = (machine(0, holder), machine(1), machine(2), agents)
+    final = dry_run(Snapshot(machines=machines, jobs=(holder, lacking, urgent))).final
+    assert not decide(final).decisions
+    assert {phase.job_id for one in final.machines for phase in one.phases} == {urgent.id}
