@@ -106,7 +106,7 @@ class Division:
         weights: Mapping[UUID, float],
         uses: Mapping[UUID, Sequence[Use]],
         caps: Mapping[UUID, float],
-        parts: Mapping[UUID, float],
+        parts: dict[UUID, float],
         most: float,
     ) -> dict[UUID, float]:
         """Return the parts of those who, together, can use the least by weight. Whenever some of a group cannot have
