@@ -14,6 +14,7 @@ not taken back by the same rule; the smallest set that suffices gives way, or no
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -137,6 +138,9 @@ class _Search:
         lower = [job for job in self.own if is_before(self.first, job) and job not in unused]
         yield from sorted(lower, key=lambda job: (job.priority, -job.order, job.id))
         seen = {job.id for job in (*unused, *lower)}
+        if (alone := self._suffices_alone(seen)) is not None:
+            yield alone
+            return
         num_given = Counter[UUID]()
         for job in _richest_first(self.standings, self.own):
             if job.id not in seen and gives_way_now(
@@ -151,6 +155,15 @@ class _Search:
         )
         yield from (job for job in past if self._is_peer(job))
         yield from (job for job in past if job.project_id != self.first.project_id and self._may_take(job))
+
+    def _suffices_alone(self, leaving: set[UUID]) -> JobView | None:
+        """Return one of another project that suffices with those: one that does not help is no reason to spare it."""
+        able = (
+            job
+            for job in _richest_first(self.standings, self.own)
+            if job.id not in leaving and gives_way_now(self.standings, job, self.first)
+        )
+        return next((job for job in islice(able, MAX_ROTATED) if self.suffices({*leaving, job.id})), None)
 
     def _is_peer(self, job: JobView) -> bool:
         return job.project_id == self.first.project_id and job.priority <= self.first.priority
