@@ -8,7 +8,9 @@ serve a turn of the session, and while this process itself is stopped, no clock 
 
 import asyncio
 import contextvars
+import dataclasses
 import logging
+import math
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ from seamlessflow.core.environment.section import EnvironmentSection, OnTimeout
 from seamlessflow.core.environment.stages import FAILURE_OF, Stage, stages_listen
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.core.types.ids import IdKind, show_id
-from seamlessflow.core.types.rewards import reward_problem
+from seamlessflow.core.types.rewards import number_read, reward_read
 from seamlessflow_workers.agents.episode_clock import EpisodeClock
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
@@ -111,9 +113,7 @@ async def _end(
     try:
         if (late := await _late_stage(work, clock, session_id, held_s)) is not None:
             return _late(session_id, late, rules)
-        outcome = work.result()
-        if problem := reward_problem(outcome.reward):
-            raise BrokenEpisode(problem)
+        outcome = _read(work.result())
     except BrokenEpisode as error:
         return _failed(session_id, str(error), error.kind or _kind_of(clock))
     except Exception as error:
@@ -126,6 +126,17 @@ async def _end(
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
     return _finish(session_id, outcome, rules)
+
+
+def _read(outcome: Outcome) -> Outcome:
+    """Return an outcome with plain numbers; metrics that are not finite say nothing. Raises BrokenEpisode."""
+    try:
+        metrics = {name: number_read(value) for name, value in outcome.metrics.items()}
+        reward = reward_read(outcome.reward)
+    except ValueError as error:
+        raise BrokenEpisode(str(error)) from error
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    return dataclasses.replace(outcome, reward=reward, metrics=finite)
 
 
 async def _late_stage(

@@ -16,6 +16,19 @@ MAX_DOMAINS = 10_000
 MAX_DOMAIN_CHARS = 200
 NUM_DOMAINS_SHOWN = 10
 
+_OTHER_KINDS = {  # by the bytes with which they begin
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "compressed with gzip",
+    b"\x28\xb5\x2f\xfd": "compressed with Zstandard",
+    b"PK\x03\x04": "a ZIP archive",
+    b"ARROW1": "an Arrow file",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+    b"[": "one JSON array",
+    b"version https://git-lfs": "a Git LFS pointer, not the file itself",
+    b"<": "an HTML or XML page",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TasksFacts:
@@ -33,6 +46,7 @@ def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
             number += 1
             if number == 1:
                 line = line.removeprefix(BOM_UTF8)
+                _kind_check(line, field)
             if len(line) > MAX_LINE_BYTES:
                 raise field_error(field, f"line {number} is longer than {MAX_LINE_BYTES} bytes")
             if line.strip():
@@ -68,6 +82,13 @@ def _domain(task: dict[str, object], number: int, field: str) -> str:
             field, f"line {number} names a domain of {len(domain)} characters; accepted: {MAX_DOMAIN_CHARS}"
         )
     return domain
+
+
+def _kind_check(start: bytes, field: str) -> None:
+    """Refuse a file of another kind by the kind's name. Raises ApplicationError."""
+    kind = next((kind for mark, kind in _OTHER_KINDS.items() if start.startswith(mark)), None)
+    if kind is not None:
+        raise field_error(field, f"the file is {kind}; accepted: JSON Lines in UTF-8, one object a line")
 
 
 def _task(line: bytes, number: int, field: str) -> dict[str, object]:

@@ -28,7 +28,17 @@ def message_text(content: Any) -> str:
         return content
     if isinstance(content, list) and all(map(_is_text_part, content)):
         return "".join(part.get("text", "") for part in content)
-    raise ValueError("content must be a string, null or a list of parts of type 'text'")
+    odd = (
+        next((part for part in content if not _is_text_part(part)), None)
+        if isinstance(content, list)
+        else None
+    )
+    kind = (
+        f", got one of type {odd['type']!r}"
+        if isinstance(odd, dict) and odd.get("type") not in (None, "text")
+        else ""
+    )
+    raise ValueError(f"content must be a string, null or a list of parts of type 'text'{kind}")
 
 
 def _is_text_part(part: Any) -> bool:

@@ -14,3 +14,24 @@ def reward_problem(reward: float) -> str | None:
     if math.isfinite(reward) and abs(reward) <= MAX_REWARD:
         return None
     return f"reward must be a number from -{MAX_REWARD:,.0f} to {MAX_REWARD:,.0f}, got {reward:g}"
+
+
+def number_read(value: object) -> float:
+    """Return a number of any library's kind as a float; a truth value counts as 1 or 0. Raises ValueError."""
+    if hasattr(type(value), "__float__"):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # of arrays with several numbers
+            pass
+    raise ValueError(f"must be a number, got {value!r}")
+
+
+def reward_read(value: object) -> float:
+    """Return what a reward function or an environment gave as a reward. Raises ValueError if it cannot be one."""
+    try:
+        reward = number_read(value)
+    except ValueError as error:
+        raise ValueError(f"reward {error}") from error
+    if problem := reward_problem(reward):
+        raise ValueError(problem)
+    return reward

@@ -6,6 +6,7 @@ turn, or refused by name. Fields that the gateway does not know are listed as ig
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -50,11 +51,26 @@ def body_read(read: Callable[[bytes], Body], raw: bytes, *, kind: str) -> Body:
             raise bad_request(
                 f"{field} contains half of a surrogate pair, which no text does.", param=field
             ) from error
+        if (problem := _not_text(raw)) is not None:
+            raise bad_request(f"The request body {problem}.") from error
         raise bad_request(
             f"The request body is not a valid {kind}: {error}.", param=param_of(str(error))
         ) from error
     except RecursionError as error:
         raise bad_request("The request body is nested too deeply.") from error
+
+
+def _not_text(raw: bytes) -> str | None:
+    """Return why a body is no text in UTF-8, which JSON is; None if it is one."""
+    if not raw.strip():
+        return "is empty"
+    if raw.startswith(BOM_UTF8):
+        return "begins with a byte order mark; send UTF-8 without one"
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}, which belongs to no character there"
+    return None
 
 
 def _half_pair(raw: bytes) -> str | None:
@@ -71,6 +87,8 @@ def _field_of_half(value: Any, field: str) -> str | None:
     if isinstance(value, str):
         return field if any("\ud800" <= char <= "\udfff" for char in value) else None
     if isinstance(value, dict):
+        if any(_field_of_half(name, "name") for name in value):
+            return f"a name in {field}" if field else "a field's name"
         inner = [(f"{field}.{name}".lstrip("."), entry) for name, entry in value.items()]
     else:
         inner = [

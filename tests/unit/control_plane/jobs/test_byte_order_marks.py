@@ -1,5 +1,6 @@
 """Files that an editor began with a byte order mark are read as without one: tasks, and specs as YAML and JSON."""
 
+import gzip
 import io
 from codecs import BOM_UTF8
 from pathlib import Path
@@ -37,3 +38,22 @@ def test_specs_with_a_mark_are_read(text: bytes) -> None:
 
 def test_a_json_body_with_a_mark_is_read() -> None:
     assert JsonParser().parse(io.BytesIO(BOM_UTF8 + b'{"name": "a"}')) == {"name": "a"}
+
+
+@pytest.mark.parametrize(
+    "content, kind",
+    [
+        (b"PAR1\x15\x04", "a Parquet file"),
+        (gzip.compress(TASKS), "compressed with gzip"),
+        (TASKS.decode().encode("utf-16"), "text in UTF-16"),
+        (b'[\n  {"question": "1 + 1"}\n]\n', "one JSON array"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
+    ],
+)
+def test_a_tasks_file_of_another_kind_is_refused_by_its_name(
+    content: bytes, kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ApplicationError, match=f"the file is {kind}"):
+        tasks_check(path)

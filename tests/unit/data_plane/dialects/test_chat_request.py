@@ -10,6 +10,7 @@ from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane.dialects.chat.request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.turns import MAX_IGNORED_NAMED, ignored_header
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 
 def parsed(**fields: Any) -> ChatRequest:
@@ -95,3 +96,50 @@ def test_penalties_out_of_range_are_refused_by_name(fields: dict[str, Any]) -> N
     with pytest.raises(ApiError) as refused:
         parsed(**fields)
     assert (refused.value.status, refused.value.param) == (400, next(iter(fields)))
+
+
+@pytest.mark.parametrize(
+    "raw, words",
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b'\xef\xbb\xbf{"messages": []}', "begins with a byte order mark"),
+        (b'{"messages": [{"role": "user", "content": "h\xe9"}]}', "is not UTF-8: byte 44 is 0xe9"),
+        (b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}', "is not UTF-8: byte 43 is 0xed"),
+        ('{"messages": []}'.encode("utf-16"), "is not UTF-8: byte 0 is 0xff"),
+        (b'{"messages": [], "metadata": {"\\ud800": 1}}', "a name in metadata contains half of a surrogate"),
+        (b'{"\\ud800": 1}', "a field's name contains half of a surrogate"),
+    ],
+)
+def test_a_body_that_is_no_text_is_named_as_such(raw: bytes, words: str) -> None:
+    with pytest.raises(ApiError, match=words):
+        chat_request_parse(raw, temperature=1.0)
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "thinking"])
+def test_a_part_that_is_no_text_is_refused_by_its_type(kind: str) -> None:
+    part = {"type": kind, kind: {}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, part]}]
+    with pytest.raises(ApiError, match=f"got one of type '{kind}'"):
+        parsed(messages=messages)
+
+
+@pytest.mark.parametrize(
+    "tool", [{"type": "custom", "custom": {"name": "f"}}, {"type": "web_search"}, {"type": "function"}]
+)
+def test_a_tool_that_is_no_function_is_refused_by_its_type(tool: dict[str, Any]) -> None:
+    try:
+        refusal = str(parsed(tools=[tool]))
+    except ApiError as error:
+        refusal = str(error)
+    assert refusal == f"tools[0] must be a function with a name, got the type {tool['type']!r}."
+
+
+@pytest.mark.parametrize("name", ["reasoning", "thinking", "reasoning_content"])
+def test_reasoning_that_a_client_hands_back_has_one_name(name: str) -> None:
+    question = {"role": "user", "content": "?"}
+    messages = [question, {"role": "assistant", "content": "2", name: "Easy."}, question]
+    conversation = parsed(messages=messages).conversation
+    assert isinstance(conversation, Conversation)
+    (_, answer, _) = conversation.messages
+    assert answer == {"role": "assistant", "content": "2", "reasoning_content": "Easy."}

@@ -7,6 +7,8 @@ import pytest
 
 from seamlessflow.data_plane.dialects.gemini.request import GeminiRequest, gemini_request_parse
 from seamlessflow.data_plane.dialects.gemini.schemas import json_schema
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 FUNCTIONS = [{"functionDeclarations": [{"name": "look"}, {"name": "add"}]}]
 
@@ -78,3 +80,17 @@ def test_sampling_values_are_overridden_penalties_kept_and_thoughts_shown_on_req
     assert request.flags == {"seed": 7, "overridden": {"temperature": 0.2}}
     assert request.reshaping == {"presence_penalty": 0.5}
     assert (request.num_choices, request.options.has_thoughts, request.ignored) == (2, True, ())
+
+
+@pytest.mark.parametrize("thought", [{"thought": True}, {}])
+def test_a_signature_without_its_text_says_nothing(thought: dict[str, Any]) -> None:
+    question = {"role": "user", "parts": [{"text": "?"}]}
+    answer = {"role": "model", "parts": [{**thought, "thoughtSignature": "x"}, {"text": "46"}]}
+    said: Any
+    try:
+        conversation = parsed(contents=[question, answer, question]).conversation
+        assert isinstance(conversation, Conversation)
+        (_, said, _) = conversation.messages
+    except ApiError as error:
+        said = {"content": str(error)}
+    assert (said["content"], said.get("reasoning_content", "")) == ("46", "")

@@ -1,13 +1,22 @@
 """A named reward function grades the answer of an environment; what is not installed is refused by name."""
 
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import numpy as np
 import pytest
 
-from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.episodes import BrokenEpisode, Environment, Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.core.environment.section import EnvironmentSection
 from seamlessflow.core.extensions.built_in import BUILT_IN
 from seamlessflow.core.extensions.declarations import EnvironmentExtension, Extensions
+from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.runtime.extensions import UnusableExtension
 from seamlessflow_workers.agents.environments.registry import environment_create
+from seamlessflow_workers.agents.episode import run_episode
 from seamlessflow_workers.agents.rewards.exact_answer import ExactAnswer
 from seamlessflow_workers.agents.rewards.graded import GradedEnvironment
 
@@ -98,3 +107,44 @@ async def test_a_factory_that_fails_names_its_environment() -> None:
 
     with pytest.raises(UnusableExtension, match="'chess' could not be created by no_such_third_party:create"):
         environment_create(section, Extensions({"chess": absent}, {}, {}))
+
+
+class Judges(ExactAnswer):
+    """Grades every answer alike."""
+
+    def __init__(self, reward: object) -> None:
+        self._reward = reward
+
+    async def grade(self, task: Task, answer: str) -> float:
+        return self._reward  # type: ignore[return-value]
+
+
+async def no_time_held(session_id: UUID) -> float:
+    return 0.0
+
+
+async def finished(environment: Environment) -> SessionFinish:
+    return await run_episode(environment, TASK, POLICY, session_id=uuid4(), timeout_s=9, held_s=no_time_held)
+
+
+@pytest.mark.parametrize("reward", [None, "1", float("nan"), float("-inf"), 1e300, [1.0], {"score": 1}, 1j])
+async def test_what_is_no_reward_is_the_fault_of_the_judge(reward: object) -> None:
+    finish = await finished(GradedEnvironment(Says(Outcome(0.0, answer="19")), Judges(reward)))
+    assert (finish.reward, finish.failure_kind) == (None, FailureKind.GRADING)
+    assert "must be a number" in (finish.failure or "")
+
+
+@pytest.mark.parametrize(
+    "reward, wanted", [(True, 1.0), (1, 1.0), (Decimal("0.5"), 0.5), (np.float32(0.5), 0.5)]
+)
+async def test_rewards_of_any_kind_of_number_can_be_reported(reward: object, wanted: float) -> None:
+    metrics: dict[str, Any] = {"turns": np.int64(2), "loss": float("nan"), "is_done": True}
+    finish = await finished(
+        GradedEnvironment(Says(Outcome(0.0, metrics=metrics, answer="19")), Judges(reward))
+    )
+    try:
+        reported: object = msgspec.json.decode(msgspec.json.encode(finish), type=SessionFinish)
+    except (TypeError, msgspec.ValidationError) as error:
+        reported = error
+    assert reported == finish
+    assert (finish.reward, finish.metrics) == (wanted, {"turns": 2, "is_done": 1})

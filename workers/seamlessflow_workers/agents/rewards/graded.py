@@ -11,6 +11,15 @@ from seamlessflow.core.environment.episodes import (
     Task,
 )
 from seamlessflow.core.environment.stages import Stage, stage
+from seamlessflow.core.types.rewards import reward_read
+
+
+def _graded(reward: object) -> float:
+    """Return a reward as a number. Raises BrokenEpisode: what a judge gives is its own fault, not the agent's."""
+    try:
+        return reward_read(reward)
+    except ValueError as error:
+        raise BrokenEpisode(f"the reward function's {error}") from error
 
 
 class GradedEnvironment:
@@ -27,7 +36,7 @@ class GradedEnvironment:
         if outcome.answer is None:
             raise BrokenEpisode("the environment gave no answer that the reward function could grade")
         with stage(Stage.GRADING):
-            reward = await self._reward.grade(task, outcome.answer)
+            reward = _graded(await self._reward.grade(task, outcome.answer))
         return dataclasses.replace(outcome, reward=reward)
 
     async def close(self) -> None:

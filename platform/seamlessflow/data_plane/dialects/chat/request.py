@@ -1,5 +1,6 @@
 """Parses and checks the body of a chat completion."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,11 @@ from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
+REASONING = "reasoning_content"
+_REASONING_NAMES = (
+    "reasoning",
+    "thinking",
+)  # as vLLM, OpenRouter and Ollama give it to clients, which send it back
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -67,10 +73,11 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     refuse_unless_neutral(body, _NEUTRAL)
     check_ranges(body, OPENAI_RANGES)
     _check_messages(body.messages)
+    _check_tools(body.tools or ())
     tools = body.tools if body.tools and body.tool_choice != "none" else None
     content = content_demand(body.response_format, "response_format", has_wrapper=True)
     demand = answer_demand(content, tools, _tool_choice(body))
-    messages, markers = messages_without_markers(body.messages)
+    messages, markers = messages_without_markers([_with_reasoning(message) for message in body.messages])
     if not messages:
         raise bad_request("messages must say something beside markers, got only markers.", param="messages")
     return TurnRequest(
@@ -133,6 +140,28 @@ def _check_message(message: dict[str, Any], field: str) -> None:
         raise bad_request(
             f"{field}.tool_calls must be a list of function calls, each with function.name.", param=field
         )
+
+
+def _check_tools(tools: Sequence[Mapping[str, Any]]) -> None:
+    for number, tool in enumerate(tools):
+        function = tool.get("function")
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise bad_request(
+                f"tools[{number}] must be a function with a name, got the type {tool.get('type')!r}.",
+                param=f"tools[{number}]",
+            )
+
+
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with its reasoning under the one name that templates are asked for."""
+    if message.get("role") != "assistant" or message.get(REASONING):
+        return message
+    thought = next((text for name in _REASONING_NAMES if isinstance(text := message.get(name), str)), None)
+    if not thought:
+        return message
+    return {name: value for name, value in message.items() if name not in _REASONING_NAMES} | {
+        REASONING: thought
+    }
 
 
 def _is_function_call(call: object) -> bool:

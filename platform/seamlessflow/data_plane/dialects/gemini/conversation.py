@@ -69,7 +69,8 @@ def _add_answer(chat: ChatMessages, parts: Sequence[Mapping[str, Any]], field: s
             continue
         key = "reasoning_content" if part.get("thought") is True else "content"
         answer = answer_last(chat)
-        answer[key] = answer.get(key, "") + (text_of(part, name) if set(part) != {"thoughtSignature"} else "")
+        is_bare = set(part) <= {"thought", "thoughtSignature"}  # a signature, whose text the client left out
+        answer[key] = answer.get(key, "") + ("" if is_bare and part else text_of(part, name))
 
 
 def _add_call(chat: ChatMessages, asked: Any, field: str) -> None:
