@@ -73,6 +73,11 @@ function faultsOf(errors: unknown): FieldFault[] {
   return mappingsIn(errors).map(({ field, detail }) => ({ field: String(field ?? ""), detail: String(detail ?? "") }));
 }
 
+/** What a refusal says of a field; undefined if it says nothing of it. */
+export function faultOf(error: unknown, name: string): string | undefined {
+  return error instanceof ApiProblem ? error.faults.find(({ field }) => field === name)?.detail : undefined;
+}
+
 export function isSignedOut(error: unknown): boolean {
   return error instanceof ApiProblem && SIGNED_OUT.has(error.status) && /credentials|signed? in/i.test(error.message);
 }

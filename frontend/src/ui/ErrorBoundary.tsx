@@ -1,17 +1,20 @@
-// Catches errors while a page renders and says what to do. A part that fails to load usually means that a newer version
-// was installed in the meantime; reloading the page fetches it.
+// Catches errors while a page or a card renders and says what to do. A part that fails to load usually means that a
+// newer version was installed in the meantime; reloading the page fetches it.
 import { Component, type ReactNode } from "react";
+import { Button } from "./Button";
 import { Problem } from "./Problem";
 
 interface Props {
   /** A new key (another page) clears the error. */
-  resetKey: string;
+  resetKey?: string;
+  /** The error takes the space of one card, which can be shown anew without the page. */
+  isCard?: boolean;
   children: ReactNode;
 }
 
 interface State {
   error: Error | null;
-  resetKey: string;
+  resetKey: string | undefined;
 }
 
 const LOAD_FAULT = /dynamically imported module|Importing a module script failed/i;
@@ -31,12 +34,18 @@ export class ErrorBoundary extends Component<Props, State> {
     const { error } = this.state;
     if (!error) return this.props.children;
     const isOld = LOAD_FAULT.test(error.message);
-    return (
-      <Problem error={isOld ? "This part of the page failed to load. A newer version may have been installed." : error}>
-        <button type="button" className="link-button" onClick={() => location.reload()}>
+    const again =
+      this.props.isCard && !isOld ? (
+        <Button look="link" onClick={() => this.setState({ error: null })}>
+          Show it again
+        </Button>
+      ) : (
+        <Button look="link" onClick={() => location.reload()}>
           Reload the page
-        </button>
-      </Problem>
-    );
+        </Button>
+      );
+    const said = isOld ? "This part of the page failed to load. A newer version may have been installed." : error;
+    const problem = <Problem error={said}>{again}</Problem>;
+    return this.props.isCard ? <section className="card">{problem}</section> : problem;
   }
 }

@@ -1,8 +1,9 @@
 // A card around a chart: title, note, and the values as a table for readers who prefer or need one.
-
 import { useState } from "react";
+import { Button, IconButton } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
-import { Icon } from "../../ui/Icon";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { figure, integer, moment } from "../../ui/words/format";
 import { numberAt } from "../../values/columns";
 import type { XKind } from "./axis";
@@ -32,19 +33,18 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
         <h2>{title}</h2>
         {note ? <span className="muted">{note}</span> : null}
         {view.range ? (
-          <button type="button" className="link-button zoom-reset end" onClick={() => view.onRange(null)}>
+          <Button look="link" isAtEnd onClick={() => view.onRange(null)}>
             Reset zoom
-          </button>
+          </Button>
         ) : null}
-        <button
-          type="button"
-          className={view.range ? "icon-button small" : "icon-button small end"}
-          aria-label={`${title} as a table`}
+        <IconButton
+          icon="table"
+          label={`${title} as a table`}
           title="Show as a table"
+          isSmall
+          className={view.range ? "" : "end"}
           onClick={() => setTable(true)}
-        >
-          <Icon name="table" />
-        </button>
+        />
       </div>
       {data.x.length > 0 ? (
         <TimeSeries title={title} data={data} xKind={xKind} height={height} say={say} view={view} />
@@ -55,9 +55,7 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
         <Dialog title={title} onClose={() => setTable(false)} isWide>
           <ValueTable data={view.range ? within(data, view.range) : data} xKind={xKind} say={say} />
           <div className="button-row">
-            <button type="button" className="button" onClick={() => setTable(false)}>
-              Close
-            </button>
+            <Button onClick={() => setTable(false)}>Close</Button>
           </div>
         </Dialog>
       ) : null}
@@ -68,6 +66,18 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
 function ValueTable({ data, xKind, say }: { data: ChartData; xKind: XKind; say: (value: number | null) => string }) {
   const rows = data.x.map((_, i) => i).filter((i) => data.lines.some(({ values }) => typeof values[i] === "number"));
   const newest = rows.reverse().slice(0, MAX_TABLE_ROWS);
+  const columns: Columns<number> = [
+    {
+      head: xKind === "update" ? "Update" : "Time",
+      isNumber: true,
+      cell: (i) => (xKind === "update" ? data.x[i] : moment(numberAt(data.x, i) * 1000)),
+    },
+    ...data.lines.map(({ label, values }) => ({
+      head: label,
+      isNumber: true,
+      cell: (i: number) => say(values[i] ?? null),
+    })),
+  ];
   return (
     <>
       {newest.length < rows.length ? (
@@ -76,30 +86,7 @@ function ValueTable({ data, xKind, say }: { data: ChartData; xKind: XKind; say: 
         </p>
       ) : null}
       <section className="scroll" aria-label="Values">
-        <table className="table">
-          <thead>
-            <tr>
-              <th className="number">{xKind === "update" ? "Update" : "Time"}</th>
-              {data.lines.map((line) => (
-                <th key={line.label} className="number">
-                  {line.label}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {newest.map((i) => (
-              <tr key={data.x[i]}>
-                <td className="number">{xKind === "update" ? data.x[i] : moment(numberAt(data.x, i) * 1000)}</td>
-                {data.lines.map((line) => (
-                  <td key={line.label} className="number">
-                    {say(line.values[i] ?? null)}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table rows={newest} columns={columns} keyOf={(i) => numberAt(data.x, i)} frame="none" />
       </section>
     </>
   );

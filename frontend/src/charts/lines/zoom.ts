@@ -1,6 +1,7 @@
-// The visible range of a page's charts, one per kind of x axis, and the lines the user has hidden. The page keeps both,
-// so new points and lines do not change them.
-import { useCallback, useMemo, useState } from "react";
+// The visible range of a page's charts, one per kind of x axis, and the lines the user has hidden. The address stores
+// both, so new points and lines do not change them, and a link shows the same.
+import { useCallback, useMemo } from "react";
+import { NAMES, RANGE, useViewState } from "../../ui/useViewState";
 import type { XKind } from "./axis";
 import type { Range } from "./series";
 
@@ -12,14 +13,12 @@ export interface ChartView {
   onToggle: (line: string) => void;
 }
 
-const NOTHING: Readonly<Record<XKind, Range | null>> = { update: null, time: null };
+const ZOOMED: Readonly<Record<XKind, string>> = { update: "updates", time: "times" };
 
 export function useChartView(xKind: XKind): ChartView {
-  const [ranges, setRanges] = useState(NOTHING);
-  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const onRange = useCallback((range: Range | null) => setRanges((all) => ({ ...all, [xKind]: range })), [xKind]);
-  const onToggle = useCallback((line: string) => setHidden((known) => toggled(known, line)), []);
-  const range = ranges[xKind];
+  const [range, onRange] = useViewState(ZOOMED[xKind], RANGE);
+  const [hidden, setHidden] = useViewState("hidden", NAMES);
+  const onToggle = useCallback((line: string) => setHidden(toggled(hidden, line)), [hidden, setHidden]);
   return useMemo(() => ({ range, onRange, hidden, onToggle }), [range, onRange, hidden, onToggle]);
 }
 

@@ -2,52 +2,38 @@
 import { Link } from "react-router";
 import type { SessionRow } from "../../trajectory/wire/wire";
 import { StateBadge } from "../../ui/StateBadge";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { decimal, integer, NONE } from "../../ui/words/format";
 
-export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
+export function SessionTable({ groupId, sessions }: { groupId: string; sessions: readonly SessionRow[] }) {
   if (sessions.length === 0) return <p className="muted">No sessions have been opened yet.</p>;
-  return (
-    <div className="group-sessions">
-      <table>
-        <thead>
-          <tr>
-            <th className="number">Slot</th>
-            <th className="number">Attempt</th>
-            <th>State</th>
-            <th className="number">Reward</th>
-            <th className="number">Advantage</th>
-            <th className="number">Turns</th>
-            <th className="number">Sampled tokens</th>
-            <th>Session</th>
-            <th>Output</th>
-            <th>Reason</th>
-          </tr>
-        </thead>
-        <tbody>
-          {sessions.map((row) => (
-            <tr key={row.id}>
-              <td className="number">{row.slot + 1}</td>
-              <td className="number">{row.attempt}</td>
-              <td>
-                <StateBadge state={row.state} />
-              </td>
-              <td className="number">{decimal(row.reward)}</td>
-              <td className="number">{decimal(row.advantage)}</td>
-              <td className="number">{integer(row.num_turns)}</td>
-              <td className="number">{integer(row.num_sampled_tokens)}</td>
-              <td>
-                <Link to={`/groups/${groupId}?session=${row.id}`} className="mono">
-                  {row.id}
-                </Link>
-              </td>
-              <td>
-                <Link to={`/sessions/${row.id}`}>Output</Link>
-              </td>
-              <td>{row.reason || NONE}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  return <Table rows={sessions} columns={columnsOf(groupId)} keyOf={(row) => row.id} sortedBy="sort" />;
+}
+
+function columnsOf(groupId: string): Columns<SessionRow> {
+  return [
+    { head: "Slot", isNumber: true, order: (row) => row.slot, cell: (row) => row.slot + 1 },
+    { head: "Attempt", isNumber: true, order: (row) => row.attempt, cell: (row) => row.attempt },
+    { head: "State", order: (row) => row.state, cell: (row) => <StateBadge state={row.state} /> },
+    { head: "Reward", isNumber: true, order: (row) => row.reward, cell: (row) => decimal(row.reward) },
+    { head: "Advantage", isNumber: true, order: (row) => row.advantage, cell: (row) => decimal(row.advantage) },
+    { head: "Turns", isNumber: true, order: (row) => row.num_turns, cell: (row) => integer(row.num_turns) },
+    {
+      head: "Sampled tokens",
+      isNumber: true,
+      order: (row) => row.num_sampled_tokens,
+      cell: (row) => integer(row.num_sampled_tokens),
+    },
+    {
+      head: "Session",
+      cell: (row) => (
+        <Link to={`/groups/${groupId}?session=${row.id}`} className="mono">
+          {row.id}
+        </Link>
+      ),
+    },
+    { head: "Output", cell: (row) => <Link to={`/sessions/${row.id}`}>Output</Link> },
+    { head: "Reason", className: "why", cell: (row) => row.reason || NONE },
+  ];
 }

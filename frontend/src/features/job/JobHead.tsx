@@ -5,11 +5,10 @@ import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
 import { ranMs } from "../../live/ran";
 import type { JobRow } from "../../live/rows";
 import { PriorityDialog } from "../../pickers/PriorityDialog";
+import { Button } from "../../ui/Button";
 import { CopyButton } from "../../ui/CopyButton";
-import { Dialog } from "../../ui/Dialog";
-import { ReasonField } from "../../ui/fields/ReasonField";
-import { Icon, type IconName } from "../../ui/Icon";
-import { Problem } from "../../ui/Problem";
+import { FormDialog } from "../../ui/form/FormDialog";
+import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration, moment } from "../../ui/words/format";
 import { shownState } from "../../ui/words/jobStates";
@@ -78,13 +77,23 @@ function Actions({ job }: { job: JobRow }) {
   return (
     <div className="button-row">
       {isOver ? null : job.desired === "pause" ? (
-        <ActionButton icon="play" word="Resume" onClick={() => setVerb("resume")} />
+        <Button icon="play" onClick={() => setVerb("resume")}>
+          Resume
+        </Button>
       ) : (
-        <ActionButton icon="pause" word="Pause" onClick={() => setVerb("pause")} />
+        <Button icon="pause" onClick={() => setVerb("pause")}>
+          Pause
+        </Button>
       )}
-      {isOver ? null : <ActionButton icon="stop" word="Cancel" isDanger onClick={() => setVerb("cancel")} />}
+      {isOver ? null : (
+        <Button icon="stop" look="danger" onClick={() => setVerb("cancel")}>
+          Cancel
+        </Button>
+      )}
       {isOver || !detail ? null : (
-        <ActionButton icon="queue" word={`Priority ${detail.priority}`} onClick={openPriority} />
+        <Button icon="queue" onClick={openPriority}>
+          Priority {detail.priority}
+        </Button>
       )}
       <Link className="button" to={`/jobs/new?from=${job.id}`}>
         <Icon name="copy" /> Clone
@@ -108,43 +117,21 @@ function Actions({ job }: { job: JobRow }) {
   );
 }
 
-interface ActionProps {
-  icon: IconName;
-  word: string;
-  isDanger?: boolean;
-  onClick: () => void;
-}
-
-function ActionButton({ icon, word, isDanger = false, onClick }: ActionProps) {
-  return (
-    <button type="button" className={isDanger ? "button danger" : "button"} onClick={onClick}>
-      <Icon name={icon} /> {word}
-    </button>
-  );
-}
-
 function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose: () => void }) {
   const edit = useJobEdit(jobId);
-  const [reason, setReason] = useState("");
   const { title, said, act, keep } = QUESTIONS[verb];
   return (
-    <Dialog title={title} onClose={onClose}>
+    <FormDialog
+      title={title}
+      act={act}
+      keep={keep}
+      isDanger={verb === "cancel"}
+      reason="optional"
+      sent={edit}
+      onSend={(reason) => edit.mutate({ verb, reason }, { onSuccess: onClose })}
+      onClose={onClose}
+    >
       <p>{said}</p>
-      <ReasonField reason={reason} onChange={setReason} />
-      <Problem error={edit.error} />
-      <div className="button-row">
-        <button type="button" className="button" onClick={onClose}>
-          {keep}
-        </button>
-        <button
-          type="button"
-          className={verb === "cancel" ? "button main danger" : "button main"}
-          disabled={edit.isPending}
-          onClick={() => edit.mutate({ verb, reason: reason.trim() }, { onSuccess: onClose })}
-        >
-          {act}
-        </button>
-      </div>
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -5,10 +5,10 @@ import { type KeyboardEvent, useState } from "react";
 import { ApiProblem } from "../../api/client";
 import { type MachineEdit, machineRead, useMachineEdit, usePreview } from "../../api/queries";
 import type { MachineRow } from "../../live/rows";
-import { Dialog } from "../../ui/Dialog";
-import { ReasonField } from "../../ui/fields/ReasonField";
+import { Button } from "../../ui/Button";
+import { Check, FieldGroup, TextField } from "../../ui/form/Field";
+import { FormDialog } from "../../ui/form/FormDialog";
 import { Icon } from "../../ui/Icon";
-import { Problem } from "../../ui/Problem";
 import { isOneOf } from "../../values/guards";
 import { PreviewResult } from "./PreviewResult";
 import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
@@ -31,7 +31,7 @@ export function EditDialog({ machine, added, onClose }: Props) {
     const now = editOf(machine);
     return { ...now, tags: tagsWith(now.tags, added) };
   });
-  const [reason, setReason] = useState("");
+  const [costText, setCostText] = useState(String(machine.cost));
   const wanted = isChanged(seen, edit) && !Number.isNaN(edit.cost) ? edit : null;
   const preview = usePreview(machine.id, wanted);
   const send = useMachineEdit(machine.id);
@@ -42,71 +42,53 @@ export function EditDialog({ machine, added, onClose }: Props) {
     onSuccess: (now) => {
       setSeen(now);
       setEdit(editOf(now));
+      setCostText(String(now.cost));
       send.reset();
     },
   });
-  const submit = () => {
-    if (!wanted) return;
-    send.mutate({ edit: wanted, reason, generation: seen.generation }, { onSuccess: onClose });
+  const submit = (reason: string) => {
+    if (wanted) send.mutate({ edit: wanted, reason, generation: seen.generation }, { onSuccess: onClose });
   };
   return (
-    <Dialog title={`Edit ${machine.name}`} onClose={onClose} isWide>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          submit();
+    <FormDialog
+      title={`Edit ${machine.name}`}
+      act="Apply"
+      isWide
+      isBlocked={!wanted || preview.isFetching || preview.isError || isStale}
+      reason="required"
+      sent={{ isPending: send.isPending, error: reload.error ?? (isStale ? null : send.error) }}
+      onSend={submit}
+      onClose={onClose}
+    >
+      <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
+      <StateFields edit={edit} onChange={setEdit} />
+      <TextField
+        label="Pool"
+        help="Only projects with a grant of the pool may use the machine; see Shares."
+        value={edit.pool}
+        onChange={(pool) => setEdit({ ...edit, pool: pool.trim() })}
+        maxLength={63}
+        required
+        pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
+        title="a–z, 0-9 and -, with a letter or digit at both ends"
+      />
+      <TextField
+        label="Cost"
+        help="What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them."
+        type="number"
+        value={costText}
+        onChange={(text) => {
+          setCostText(text);
+          setEdit({ ...edit, cost: text.trim() === "" ? Number.NaN : Number(text) });
         }}
-      >
-        <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
-        <StateFields edit={edit} onChange={setEdit} />
-        <label className="field">
-          <span className="field-label">Pool</span>
-          <input
-            className="input"
-            value={edit.pool}
-            maxLength={63}
-            required
-            pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
-            title="a–z, 0-9 and -, with a letter or digit at both ends"
-            onChange={(event) => setEdit({ ...edit, pool: event.target.value.trim() })}
-          />
-          <span className="muted">Only projects with a grant of the pool may use the machine; see Shares.</span>
-        </label>
-        <label className="field">
-          <span className="field-label">Cost</span>
-          <input
-            className="input"
-            type="number"
-            value={Number.isNaN(edit.cost) ? "" : edit.cost}
-            min={0.01}
-            max={1000}
-            step="any"
-            required
-            onChange={(event) => setEdit({ ...edit, cost: event.target.valueAsNumber })}
-          />
-          <span className="muted">
-            What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them.
-          </span>
-        </label>
-        {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
-        <ReasonField reason={reason} onChange={setReason} isRequired />
-        {isStale ? <Stale onReload={() => reload.mutate()} /> : <Problem error={send.error} />}
-        <Problem error={reload.error} />
-        <div className="button-row">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button
-            type="submit"
-            className="button main"
-            disabled={!wanted || preview.isFetching || preview.isError || send.isPending || isStale}
-          >
-            Apply
-          </button>
-        </div>
-      </form>
-    </Dialog>
+        min={0.01}
+        max={1000}
+        step="any"
+        required
+      />
+      {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
+      {isStale ? <Stale onReload={() => reload.mutate()} /> : null}
+    </FormDialog>
   );
 }
 
@@ -116,9 +98,9 @@ function Stale({ onReload }: { onReload: () => void }) {
       <Icon name="warning" />
       <div>
         <p>Someone else edited this machine in the meantime. Your edit was not applied.</p>
-        <button type="button" className="link-button" onClick={onReload}>
+        <Button look="link" onClick={onReload}>
           Load the current settings
-        </button>
+        </Button>
       </div>
     </div>
   );
@@ -142,20 +124,16 @@ function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags
     if (text.trim()) add();
   };
   return (
-    <fieldset className="field plain">
-      <legend className="field-label">Tags</legend>
+    <FieldGroup label="Tags" fault={fault}>
       <div className="role-checks">
         {ROLES.map((role) => (
-          <label key={role} className="check">
-            <input
-              type="checkbox"
-              checked={tags.includes(role)}
-              onChange={(event) =>
-                onChange(event.target.checked ? tagsWith(tags, role) : tags.filter((tag) => tag !== role))
-              }
-            />
+          <Check
+            key={role}
+            isChecked={tags.includes(role)}
+            onChange={(isOn) => onChange(isOn ? tagsWith(tags, role) : tags.filter((tag) => tag !== role))}
+          >
             {role}
-          </label>
+          </Check>
         ))}
       </div>
       <div className="tags">
@@ -175,6 +153,7 @@ function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags
         <input
           className="input"
           aria-label="Add a tag"
+          aria-invalid={fault !== undefined}
           placeholder="Add a tag, such as gpu=h200"
           value={text}
           onChange={(event) => setText(event.target.value)}
@@ -182,38 +161,26 @@ function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags
           onBlur={() => text.trim() && add()}
         />
       </div>
-      {fault ? <p className="fault">{fault}</p> : null}
-    </fieldset>
+    </FieldGroup>
   );
 }
 
 function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: MachineEdit) => void }) {
   return (
-    <fieldset className="field plain">
-      <legend className="field-label">Scheduling</legend>
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={edit.is_cordoned || edit.is_draining}
-          disabled={edit.is_draining}
-          onChange={(event) => onChange({ ...edit, is_cordoned: event.target.checked })}
-        />
-        <span>
-          Cordon <span className="muted">takes no new work; running work continues</span>
-        </span>
-      </label>
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={edit.is_draining}
-          onChange={(event) =>
-            onChange({ ...edit, is_draining: event.target.checked, is_cordoned: event.target.checked })
-          }
-        />
-        <span>
-          Drain <span className="muted">hands over its running work, then idles</span>
-        </span>
-      </label>
-    </fieldset>
+    <FieldGroup label="Scheduling">
+      <Check
+        isChecked={edit.is_cordoned || edit.is_draining}
+        isDisabled={edit.is_draining}
+        onChange={(is_cordoned) => onChange({ ...edit, is_cordoned })}
+      >
+        Cordon <span className="muted">takes no new work; running work continues</span>
+      </Check>
+      <Check
+        isChecked={edit.is_draining}
+        onChange={(is_draining) => onChange({ ...edit, is_draining, is_cordoned: is_draining })}
+      >
+        Drain <span className="muted">hands over its running work, then idles</span>
+      </Check>
+    </FieldGroup>
   );
 }

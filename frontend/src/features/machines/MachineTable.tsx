@@ -1,10 +1,11 @@
 // The table of machines. The pencil opens the edit dialog with its dry run. Why a machine is in quarantine has a row of
 // its own below the machine's, because it is a sentence.
-import { Fragment } from "react";
 import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
-import { Icon } from "../../ui/Icon";
+import { IconButton } from "../../ui/Button";
 import { StateBadge } from "../../ui/StateBadge";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { integer, NONE, plural } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
 import { deviceProblems, hardwareSaid, healthOf, quarantineSaid } from "./hardware";
@@ -19,77 +20,92 @@ interface Props {
 
 export function MachineTable({ machines, onEdit, jobs }: Props) {
   return (
-    <div className="card flush wide">
-      <table className="table machines" data-testid="machines">
-        <thead>
-          <tr>
-            <th>Machine</th>
-            <th>Health</th>
-            <th>Tags</th>
-            <th>Role</th>
-            <th>Job</th>
-            <th className="number">Version</th>
-            <th>Hardware</th>
-            <th title="The reason given for the last edit">Last edit</th>
-          </tr>
-        </thead>
-        <tbody>
-          {machines.map((machine) => (
-            <Fragment key={machine.id}>
-              <tr>
-                <td className="name-cell" title={machine.name}>
-                  <strong>{machine.name}</strong>
-                </td>
-                <td>
-                  <StateBadge state={healthOf(machine)} />
-                </td>
-                <td>
-                  <span className="tags">
-                    {tagsInOrder(machine.tags).map((tag) => (
-                      <Tag key={tag} tag={tag} />
-                    ))}
-                    {machine.labels.map((label) => (
-                      <span key={label} className="tag label" title="Reported by the machine; matched like a tag">
-                        {label}
-                      </span>
-                    ))}
-                    {onEdit ? (
-                      <button
-                        type="button"
-                        className="icon-button small"
-                        aria-label={`Edit ${machine.name}`}
-                        title="Edit tags, cordon or drain"
-                        onClick={() => onEdit(machine.id)}
-                      >
-                        <Icon name="pencil" />
-                      </button>
-                    ) : null}
-                  </span>
-                </td>
-                <td className="nowrap">
-                  {machine.role ? (
-                    <>
-                      {machine.role} <StateBadge state={machine.phase_state ?? ""} />
-                      <span className="muted">{agentWords(machine)}</span>
-                    </>
-                  ) : (
-                    NONE
-                  )}
-                </td>
-                <td className="job-cell">
-                  <JobLinks jobs={machine.role ? (jobs.get(machine.id) ?? []) : []} />
-                </td>
-                <td className="number">{integer(machine.version)}</td>
-                <td className="hardware">{hardwareSaid(machine.capabilities)}</td>
-                <td className="why note-cell">{machine.reason || NONE}</td>
-              </tr>
-              <Quarantine machine={machine} />
-              <CordonedDevices machine={machine} />
-            </Fragment>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      rows={machines}
+      columns={columnsOf(onEdit, jobs)}
+      keyOf={(machine) => machine.id}
+      testId="machines"
+      className="machines"
+      sortedBy="sort"
+      below={(machine) => (
+        <>
+          <Quarantine machine={machine} />
+          <CordonedDevices machine={machine} />
+        </>
+      )}
+    />
+  );
+}
+
+function columnsOf(onEdit: Props["onEdit"], jobs: Props["jobs"]): Columns<MachineRow> {
+  return [
+    {
+      head: "Machine",
+      className: "name-cell",
+      title: (machine) => machine.name,
+      order: (machine) => machine.name,
+      cell: (machine) => <strong>{machine.name}</strong>,
+    },
+    { head: "Health", order: healthOf, cell: (machine) => <StateBadge state={healthOf(machine)} /> },
+    { head: "Tags", cell: (machine) => <Tags machine={machine} onEdit={onEdit} /> },
+    {
+      head: "Role",
+      className: "nowrap",
+      order: (machine) => machine.role,
+      cell: (machine) =>
+        machine.role ? (
+          <>
+            {machine.role} <StateBadge state={machine.phase_state ?? ""} />
+            <span className="muted">{agentWords(machine)}</span>
+          </>
+        ) : (
+          NONE
+        ),
+    },
+    {
+      head: "Job",
+      className: "job-cell",
+      cell: (machine) => <JobLinks jobs={machine.role ? (jobs.get(machine.id) ?? []) : []} />,
+    },
+    {
+      head: "Version",
+      isNumber: true,
+      order: (machine) => machine.version,
+      cell: (machine) => integer(machine.version),
+    },
+    { head: "Hardware", className: "hardware", cell: (machine) => hardwareSaid(machine.capabilities) },
+    {
+      head: "Last edit",
+      help: "The reason given for the last edit",
+      className: "why note-cell",
+      cell: (machine) => machine.reason || NONE,
+    },
+  ];
+}
+
+function Tags({ machine, onEdit }: { machine: MachineRow; onEdit: Props["onEdit"] }) {
+  return (
+    <span className="tags">
+      {tagsInOrder(machine.tags).map((tag) => (
+        <span key={tag} className={isOneOf(ROLES, tag) ? "tag role" : "tag"}>
+          {tag}
+        </span>
+      ))}
+      {machine.labels.map((label) => (
+        <span key={label} className="tag label" title="Reported by the machine; matched like a tag">
+          {label}
+        </span>
+      ))}
+      {onEdit ? (
+        <IconButton
+          icon="pencil"
+          label={`Edit ${machine.name}`}
+          title="Edit tags, cordon or drain"
+          isSmall
+          onClick={() => onEdit(machine.id)}
+        />
+      ) : null}
+    </span>
   );
 }
 
@@ -141,8 +157,4 @@ function JobLinks({ jobs }: { jobs: readonly { id: string; name: string }[] }) {
 function agentWords({ role, num_agents }: MachineRow): string {
   if (num_agents === 0 || (role === "agent" && num_agents === 1)) return "";
   return role === "agent" ? ` of ${num_agents} jobs` : ` and agents of ${plural(num_agents, "job")}`;
-}
-
-export function Tag({ tag }: { tag: string }) {
-  return <span className={isOneOf(ROLES, tag) ? "tag role" : "tag"}>{tag}</span>;
 }

@@ -1,7 +1,6 @@
 // Machines: their tags, role and job, and a lane over time for each, with its edits marked.
 import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { useSearchParams } from "react-router";
 import { api, bodyOf } from "../../api/client";
 import { useJobsOfMachines, useMe } from "../../api/queries";
 import { keyOf, kindOf } from "../../charts/lanes/kinds";
@@ -11,11 +10,13 @@ import { type LaneInterval, lanesOf, productiveShare, spansOfLedger } from "../.
 import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider";
 import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
+import { Card, Cards } from "../../ui/Cards";
 import { SearchField } from "../../ui/fields/SearchField";
 import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
 import { Snippet } from "../../ui/Snippet";
 import { useTitle } from "../../ui/useTitle";
+import { oneOf, TEXT, useViewState } from "../../ui/useViewState";
 import { percent } from "../../ui/words/format";
 import { EditDialog } from "./EditDialog";
 import { machinesFound } from "./hardware";
@@ -23,25 +24,26 @@ import { MachineTable } from "./MachineTable";
 import { editSaid } from "./tags";
 
 const WINDOWS = ["2 min", "15 min", "1 h"] as const;
-type Window = (typeof WINDOWS)[number];
-const WINDOWS_MS: Readonly<Record<Window, number>> = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 };
+const WINDOW = oneOf(WINDOWS);
+const WINDOWS_MS: Readonly<Record<(typeof WINDOWS)[number], number>> = {
+  "2 min": 120_000,
+  "15 min": 900_000,
+  "1 h": 3_600_000,
+};
 
 // From this many machines on, the page offers a search.
 const MANY = 12;
+const ADDED = ["add"];
 const NO_JOBS: ReadonlyMap<string, readonly { id: string; name: string }[]> = new Map();
 
 export default function MachinesPage() {
   useTitle("Machines");
   const state = useTopic(MACHINES.name, MACHINES.definition);
   const mayEdit = useMe().data?.is_staff ?? false;
-  const [search, setSearch] = useState("");
+  const [search, setSearch] = useViewState("q", TEXT);
   // Another page may name the machine to edit, and the tags to add: `?edit=<id>&add=<tag>,<tag>`.
-  const [address, setAddress] = useSearchParams();
-  const [editedId, setEditedId] = useState<string | null>(address.get("edit"));
-  const close = () => {
-    setEditedId(null);
-    if (address.has("edit")) setAddress({}, { replace: true });
-  };
+  const [editedId, setEditedId] = useViewState("edit", TEXT, ADDED);
+  const [added] = useViewState("add", TEXT);
   const jobs = useJobsOfMachines().data ?? NO_JOBS;
   if (!state) return <Loading what="Loading machines" />;
   const all = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
@@ -65,20 +67,20 @@ export default function MachinesPage() {
       ) : machines.length === 0 ? (
         <p className="none">No machines match.</p>
       ) : (
-        <div className="stack">
+        <Cards>
           <MachineTable machines={machines} onEdit={mayEdit ? setEditedId : null} jobs={jobs} />
           <Lanes machines={machines} state={state} />
-        </div>
+        </Cards>
       )}
       {edited && mayEdit ? (
-        <EditDialog key={edited.id} machine={edited} added={address.get("add") ?? ""} onClose={close} />
+        <EditDialog key={edited.id} machine={edited} added={added} onClose={() => setEditedId("")} />
       ) : null}
     </>
   );
 }
 
 function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: MachinesState }) {
-  const [window, setWindow] = useState<Window>("2 min");
+  const [window, setWindow] = useViewState("window", WINDOW);
   const windowMs = WINDOWS_MS[window];
   const clock = useServerClock();
   const now = useServerNow(1000);
@@ -92,17 +94,11 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   }));
   const said = lanes.map((lane) => `${lane.machine.name}: ${lane.now}`).join("; ");
   return (
-    <section className="card">
-      <div className="card-head">
-        <h2>Activity</h2>
-        <span className="muted">
-          ▾ marks an edit
-          {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is not shown` : ""}
-        </span>
-        <span className="end">
-          <Segments legend="Time window" values={WINDOWS} value={window} onChange={setWindow} isSmall />
-        </span>
-      </div>
+    <Card
+      title="Activity"
+      note={`▾ marks an edit${older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is not shown` : ""}`}
+      end={<Segments legend="Time window" values={WINDOWS} value={window} onChange={setWindow} isSmall />}
+    >
       <div className="lanes">
         <div className="lane-names">
           {lanes.map((lane) => {
@@ -129,7 +125,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
       </div>
       <DrawnKinds shown={new Set(lanes.flatMap((lane) => lane.shares.map(keyOf)))} />
       <Legend />
-    </section>
+    </Card>
   );
 }
 

@@ -3,13 +3,16 @@ import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
 import { chosenProject, NoProject, ProjectPicker } from "../../pickers/ProjectPicker";
-import { Icon } from "../../ui/Icon";
+import { Button } from "../../ui/Button";
+import { Select } from "../../ui/form/Field";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { useTitle } from "../../ui/useTitle";
 import { moment } from "../../ui/words/format";
-import { AddMemberDialog, RemoveMemberDialog, RoleSelect } from "./MemberDialogs";
-import { type Member, useMemberChange, useMembers } from "./queries";
+import { AddMemberDialog, RemoveMemberDialog } from "./MemberDialogs";
+import { type Member, ROLES, useMemberChange, useMembers } from "./queries";
 
 export default function MembersPage() {
   useTitle("Members");
@@ -40,6 +43,7 @@ interface Props {
 function Members({ slug, isOwner, me, picker }: Props) {
   const members = useMembers(slug);
   const [isNew, setNew] = useState(false);
+  const [removed, setRemoved] = useState<Member>();
   const rows = members.data?.results ?? [];
   return (
     <>
@@ -53,9 +57,9 @@ function Members({ slug, isOwner, me, picker }: Props) {
         </div>
         {picker}
         {isOwner ? (
-          <button type="button" className="button main" onClick={() => setNew(true)}>
-            <Icon name="plus" /> Add member
-          </button>
+          <Button look="main" icon="plus" onClick={() => setNew(true)}>
+            Add member
+          </Button>
         ) : null}
       </div>
       <Problem error={members.error} />
@@ -63,87 +67,77 @@ function Members({ slug, isOwner, me, picker }: Props) {
       {members.data && rows.length === 0 ? (
         <p className="none">This project has no members yet. Superusers own every project without being listed here.</p>
       ) : null}
-      {rows.length > 0 ? <MemberTable rows={rows} slug={slug} isOwner={isOwner} me={me} /> : null}
+      {rows.length > 0 ? (
+        <Table
+          rows={rows}
+          columns={columnsOf({ slug, isOwner, me }, setRemoved)}
+          keyOf={(member) => member.username}
+          testId="members"
+          sortedBy="sort"
+        />
+      ) : null}
       {isNew ? <AddMemberDialog slug={slug} onClose={() => setNew(false)} /> : null}
+      {removed ? (
+        <RemoveMemberDialog
+          member={removed}
+          slug={slug}
+          isMe={removed.username === me}
+          onClose={() => setRemoved(undefined)}
+        />
+      ) : null}
     </>
   );
 }
 
-function MemberTable({ rows, slug, isOwner, me }: Omit<Props, "picker"> & { rows: readonly Member[] }) {
-  return (
-    <div className="card flush wide">
-      <table className="table" data-testid="members">
-        <thead>
-          <tr>
-            <th>Name</th>
-            <th>Role</th>
-            <th>Last sign-in</th>
-            <th>
-              <span className="visually-hidden">Remove</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((member) => (
-            <MemberRow
-              key={member.username}
-              member={member}
-              slug={slug}
-              isOwner={isOwner}
-              isMe={member.username === me}
-            />
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-interface RowProps {
-  member: Member;
-  slug: string;
-  isOwner: boolean;
-  isMe: boolean;
-}
-
-function MemberRow({ member, slug, isOwner, isMe }: RowProps) {
-  const change = useMemberChange(slug, member.username);
-  const [isRemoved, setRemoved] = useState(false);
-  return (
-    <tr>
-      <td>
-        {member.username} {isMe ? <span className="muted">(you)</span> : null}
-        {member.is_active ? null : <span className="muted"> – account deactivated</span>}
-        <Problem error={change.error} />
-      </td>
-      <td>
-        {isOwner ? (
-          <RoleSelect
-            label={`Role of ${member.username}`}
-            value={member.role}
-            isDisabled={change.isPending}
-            onChange={(role) => change.mutate(role)}
-          />
-        ) : (
-          member.role
-        )}
-      </td>
-      <td className="nowrap">{member.last_sign_in_at ? moment(Date.parse(member.last_sign_in_at)) : "never"}</td>
-      <td className="number">
-        {isOwner ? (
-          <button
-            type="button"
-            className="link-button"
-            aria-label={`Remove ${member.username}`}
-            onClick={() => setRemoved(true)}
-          >
+function columnsOf({ slug, isOwner, me }: Omit<Props, "picker">, onRemove: (member: Member) => void): Columns<Member> {
+  return [
+    {
+      head: "Name",
+      order: (member) => member.username,
+      cell: (member) => (
+        <>
+          {member.username} {member.username === me ? <span className="muted">(you)</span> : null}
+          {member.is_active ? null : <span className="muted"> – account deactivated</span>}
+        </>
+      ),
+    },
+    {
+      head: "Role",
+      order: (member) => member.role,
+      cell: (member) => (isOwner ? <RoleOf member={member} slug={slug} /> : member.role),
+    },
+    {
+      head: "Last sign-in",
+      className: "nowrap",
+      order: (member) => member.last_sign_in_at,
+      cell: (member) => (member.last_sign_in_at ? moment(Date.parse(member.last_sign_in_at)) : "never"),
+    },
+    {
+      head: "Remove",
+      isHeadHidden: true,
+      isNumber: true,
+      cell: (member) =>
+        isOwner ? (
+          <Button look="link" aria-label={`Remove ${member.username}`} onClick={() => onRemove(member)}>
             Remove…
-          </button>
-        ) : null}
-        {isRemoved ? (
-          <RemoveMemberDialog member={member} slug={slug} isMe={isMe} onClose={() => setRemoved(false)} />
-        ) : null}
-      </td>
-    </tr>
+          </Button>
+        ) : null,
+    },
+  ];
+}
+
+function RoleOf({ member, slug }: { member: Member; slug: string }) {
+  const change = useMemberChange(slug, member.username);
+  return (
+    <>
+      <Select
+        aria-label={`Role of ${member.username}`}
+        value={ROLES.find(([role]) => role === member.role)?.[0] ?? "viewer"}
+        options={ROLES}
+        disabled={change.isPending}
+        onChange={(role) => change.mutate(role)}
+      />
+      <Problem error={change.error} />
+    </>
   );
 }

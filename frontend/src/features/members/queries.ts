@@ -5,6 +5,7 @@ import { queryClient } from "../../api/queries";
 
 export type Member = Schemas["MemberOutput"];
 export type Role = "viewer" | "member" | "owner";
+export const ROLES = (["viewer", "member", "owner"] as const).map((role) => [role, role] as const);
 
 const MEMBERS = "members";
 

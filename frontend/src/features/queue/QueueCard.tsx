@@ -1,5 +1,6 @@
 // One job of the queue: what it lacks and who has it on the left, what would help on the right.
 import { Link } from "react-router";
+import { Button } from "../../ui/Button";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration } from "../../ui/words/format";
@@ -29,9 +30,9 @@ export function QueueCard({ entry, hasProjects, onPriority }: Props) {
           <span>priority {entry.priority}</span>
         </span>
         {entry.may_edit ? (
-          <button type="button" className="link-button end" onClick={() => onPriority(entry.priority)}>
+          <Button look="link" isAtEnd onClick={() => onPriority(entry.priority)}>
             Change priority<span className="visually-hidden"> of {entry.job_name}</span>…
-          </button>
+          </Button>
         ) : null}
       </div>
       <div className="queue-body">
@@ -114,11 +115,7 @@ function OfferAction({ offer, onPriority }: ActionProps) {
       </Link>
     );
   }
-  return (
-    <button type="button" className="button" onClick={() => onPriority(action.priority)}>
-      {action.word}
-    </button>
-  );
+  return <Button onClick={() => onPriority(action.priority)}>{action.word}</Button>;
 }
 
 function whoMay(offer: Offer): string {

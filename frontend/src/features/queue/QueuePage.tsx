@@ -2,15 +2,13 @@
 // read over REST, again every few seconds, and at once when the live topic shows that a job began or ceased to wait.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { useSearchParams } from "react-router";
 import { api, bodyOf } from "../../api/client";
-import { queryClient, useMe } from "../../api/queries";
+import { type PageQuery, queryClient, useMe } from "../../api/queries";
 import { useTopic } from "../../live/LiveProvider";
 import { JOBS } from "../../live/topics";
 import { PriorityDialog } from "../../pickers/PriorityDialog";
-import { Loading } from "../../ui/Loading";
-import { Pager } from "../../ui/Pager";
-import { Problem } from "../../ui/Problem";
+import { ErrorBoundary } from "../../ui/ErrorBoundary";
+import { PagedList, usePage } from "../../ui/table/PagedTable";
 import { useTitle } from "../../ui/useTitle";
 import { QueueCard } from "./QueueCard";
 import { type QueueEntry, signatureOf } from "./queueRows";
@@ -19,8 +17,7 @@ const PAGE_SIZE = 20;
 const EVERY_MS = 3000;
 const QUEUE = "queue";
 
-function useQueue(offset: number) {
-  const query = { limit: PAGE_SIZE, offset };
+function useQueue(query: PageQuery) {
   return useQuery({
     queryKey: [QUEUE, query],
     queryFn: () => bodyOf(api.GET("/api/v1/queue", { params: { query } })),
@@ -35,9 +32,8 @@ function readAnew(): void {
 
 export default function QueuePage() {
   useTitle("Queue");
-  const [address, setAddress] = useSearchParams();
-  const offset = Number(address.get("offset") ?? 0) || 0;
-  const queue = useQueue(offset);
+  const { page } = usePage(PAGE_SIZE);
+  const queue = useQueue(page);
   const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
   const signature = signatureOf(useTopic(JOBS.name, JOBS.definition)?.jobs.values() ?? []);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the signature says when to read anew; its text does not matter
@@ -54,27 +50,27 @@ export default function QueuePage() {
           </p>
         </div>
       </div>
-      <Problem error={queue.error} />
-      {queue.isPending ? <Loading what="Loading the queue" /> : null}
-      {queue.data?.count === 0 ? <NobodyWaits /> : null}
-      <ol className="queue" data-testid="queue">
-        {entries.map((entry) => (
-          <li key={entry.job_id}>
-            <QueueCard
-              entry={entry}
-              hasProjects={hasProjects}
-              onPriority={(priority) => setRaised({ entry, priority })}
-            />
-          </li>
-        ))}
-      </ol>
-      <Pager
-        offset={offset}
+      <PagedList
+        read={queue}
+        what="the queue"
+        none={<NoQueue />}
         limit={PAGE_SIZE}
-        count={queue.data?.count ?? 0}
         words={["Served earlier", "Served later"]}
-        onMove={(to) => setAddress(to ? { offset: String(to) } : {}, { replace: true })}
-      />
+      >
+        <ol className="queue" data-testid="queue">
+          {entries.map((entry) => (
+            <li key={entry.job_id}>
+              <ErrorBoundary isCard>
+                <QueueCard
+                  entry={entry}
+                  hasProjects={hasProjects}
+                  onPriority={(priority) => setRaised({ entry, priority })}
+                />
+              </ErrorBoundary>
+            </li>
+          ))}
+        </ol>
+      </PagedList>
       {raised ? (
         <PriorityDialog
           jobId={raised.entry.job_id}
@@ -92,7 +88,7 @@ export default function QueuePage() {
   );
 }
 
-function NobodyWaits() {
+function NoQueue() {
   return (
     <section className="card empty">
       <h2>Nobody waits</h2>

@@ -1,5 +1,6 @@
 // Shows the turns of a session: messages, tool calls, and under each sampled answer its tokens by version.
 import { colourOfVersion } from "../../trajectory/colours/versionColours";
+import { Card } from "../../ui/Cards";
 import { plural } from "../../ui/words/format";
 import { kindWord, type NodeOutput, type Said, type ShownNode } from "./nodes";
 
@@ -7,11 +8,7 @@ const MAX_INDENT = 6;
 
 export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
   return (
-    <section className="card">
-      <div className="card-head">
-        <h2>Conversation</h2>
-        <span className="muted">sampled tokens are coloured by the policy version that produced them</span>
-      </div>
+    <Card title="Conversation" note="sampled tokens are coloured by the policy version that produced them">
       <ol className="turns" data-testid="turns">
         {nodes.map((shown) => (
           <li
@@ -35,7 +32,7 @@ export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
           </li>
         ))}
       </ol>
-    </section>
+    </Card>
   );
 }
 

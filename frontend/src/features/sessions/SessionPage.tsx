@@ -2,6 +2,7 @@
 import { Link, useParams } from "react-router";
 import { ApiProblem, type Schemas } from "../../api/client";
 import { useGroup, useJob, useSession } from "../../api/queries";
+import { Card, Cards } from "../../ui/Cards";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { NotFound } from "../../ui/NotFound";
@@ -56,7 +57,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
           </p>
         </div>
       </div>
-      <div className="stack">
+      <Cards>
         <section className="tiles" aria-label="Summary">
           <Tile title="Reward" figure={decimal(session.reward)}>
             {session.is_late ? "arrived after its batch; not used for training" : session.is_timeout ? "timed out" : ""}
@@ -79,7 +80,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
         {session.reason ? <Reason session={session} /> : null}
         {nodes.length === 0 ? <p className="none">No turns were recorded.</p> : <Conversation nodes={nodes} />}
         <SessionOutput session={session} spec={job?.spec} />
-      </div>
+      </Cards>
     </>
   );
 }
@@ -87,16 +88,13 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
 function Reason({ session }: { session: Schemas["SessionDetailOutput"] }) {
   const lastLine = lastLineSaid(session);
   return (
-    <section className="card">
-      <div className="card-head">
-        <h2>Reason</h2>
-      </div>
+    <Card title="Reason">
       <pre className="spec wrapped">{session.reason}</pre>
       {lastLine ? (
         <p className="last-line" data-testid="last-line">
           The last line that it printed: <code>{lastLine}</code>
         </p>
       ) : null}
-    </section>
+    </Card>
   );
 }

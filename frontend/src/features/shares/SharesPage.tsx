@@ -1,8 +1,12 @@
 // What each project is entitled to and what it has now, and the pools that are granted. Operators edit both.
 import { useState } from "react";
 import { useMe } from "../../api/queries";
+import { Button } from "../../ui/Button";
+import { Cards } from "../../ui/Cards";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { useTitle } from "../../ui/useTitle";
 import { duration, NONE } from "../../ui/words/format";
 import { PoolsCard } from "./PoolsCard";
@@ -29,93 +33,104 @@ export default function SharesPage() {
       <Problem error={shares.error} />
       {shares.isPending ? <Loading what="Loading shares" /> : null}
       {shares.data && rows.length === 0 ? <p className="none">You are not in any project yet.</p> : null}
-      <div className="stack">
+      <Cards>
         {rows.length > 0 ? <ShareTable rows={rows} mayEdit={mayEdit} /> : null}
         <PoolsCard mayEdit={mayEdit} projects={rows.map(({ project }) => project)} />
-      </div>
+      </Cards>
     </>
   );
 }
 
 function ShareTable({ rows, mayEdit }: { rows: readonly Share[]; mayEdit: boolean }) {
   const [edited, setEdited] = useState<Share | null>(null);
-  const most = mostOf(rows);
   return (
-    <section className="card flush wide" aria-label="Shares by project">
-      <table className="table roomy" data-testid="shares">
-        <thead>
-          <tr>
-            <th>Project</th>
-            <th className="number">Weight</th>
-            <th className="number" title="Machines and agent slots together">
-              Quota
-            </th>
-            <th className="number" title="Machines that roll out or train, each counted by its cost">
-              Entitled to
-            </th>
-            <th className="number" title="Machines that roll out or train">
-              Machines
-            </th>
-            <th className="number" title="Agents run beside other work, so they count for the quota only">
-              Agent slots
-            </th>
-            <th className="share-cell" title="Each machine counts by its cost">
-              Machines against entitlement
-            </th>
-            <th>Balance</th>
-            <th className="number" title="Machine time of its jobs in the last hour">
-              Last hour
-            </th>
-            {mayEdit ? (
-              <th>
-                <span className="visually-hidden">Edit</span>
-              </th>
-            ) : null}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((share) => (
-            <ShareRow key={share.project} share={share} most={most} onEdit={mayEdit ? () => setEdited(share) : null} />
-          ))}
-        </tbody>
-      </table>
+    <section aria-label="Shares by project">
+      <Table
+        rows={rows}
+        columns={columnsOf(mostOf(rows), mayEdit ? setEdited : null)}
+        keyOf={(share) => share.project}
+        testId="shares"
+        className="roomy"
+        sortedBy="sort"
+      />
       {edited ? <ShareDialog key={edited.project} share={edited} onClose={() => setEdited(null)} /> : null}
     </section>
   );
 }
 
-interface RowProps {
-  share: Share;
-  most: number;
-  onEdit: (() => void) | null;
+const ownMachines = (share: Share) => share.num_held - share.num_agent_slots;
+
+function columnsOf(most: number, onEdit: ((share: Share) => void) | null): Columns<Share> {
+  return [
+    { head: "Project", className: "nowrap", order: (share) => share.project, cell: (share) => share.project },
+    { head: "Weight", isNumber: true, order: (share) => share.weight, cell: (share) => share.weight },
+    {
+      head: "Quota",
+      help: "Machines and agent slots together",
+      isNumber: true,
+      order: (share) => share.machine_quota,
+      cell: (share) => share.machine_quota ?? NONE,
+    },
+    {
+      head: "Entitled to",
+      help: "Machines that roll out or train, each counted by its cost",
+      isNumber: true,
+      order: (share) => share.entitled,
+      cell: (share) => machines(share.entitled),
+    },
+    {
+      head: "Machines",
+      help: "Machines that roll out or train",
+      isNumber: true,
+      order: ownMachines,
+      cell: (share) => machines(ownMachines(share)),
+    },
+    {
+      head: "Agent slots",
+      help: "Agents run beside other work, so they count for the quota only",
+      isNumber: true,
+      order: (share) => share.num_agent_slots,
+      cell: (share) => machines(share.num_agent_slots),
+    },
+    {
+      head: "Machines against entitlement",
+      help: "Each machine counts by its cost",
+      className: "share-cell",
+      cell: (share) => <ShareBar share={share} most={most} />,
+    },
+    { head: "Balance", order: (share) => share.num_borrowed, cell: (share) => <Balance share={share} /> },
+    {
+      head: "Last hour",
+      help: "Machine time of its jobs in the last hour",
+      isNumber: true,
+      className: "nowrap",
+      order: (share) => share.machine_s,
+      cell: (share) => (share.machine_s > 0 ? duration(share.machine_s * 1000) : NONE),
+    },
+    onEdit && {
+      head: "Edit",
+      isHeadHidden: true,
+      isNumber: true,
+      cell: (share) => (
+        <Button look="link" onClick={() => onEdit(share)}>
+          Edit<span className="visually-hidden"> {share.project}</span>…
+        </Button>
+      ),
+    },
+  ];
 }
 
-function ShareRow({ share, most, onEdit }: RowProps) {
-  const balance = balanceOf(share);
+function ShareBar({ share, most }: { share: Share; most: number }) {
   const bar = barOf(share, most);
   return (
-    <tr>
-      <td className="nowrap">{share.project}</td>
-      <td className="number">{share.weight}</td>
-      <td className="number">{share.machine_quota ?? NONE}</td>
-      <td className="number">{machines(share.entitled)}</td>
-      <td className="number">{machines(share.num_held - share.num_agent_slots)}</td>
-      <td className="number">{machines(share.num_agent_slots)}</td>
-      <td className="share-cell">
-        <div className="share-bar" aria-hidden="true">
-          <span className="share-held" style={{ width: `${bar.held * 100}%` }} />
-          <span className="share-entitled" style={{ left: `${bar.entitled * 100}%` }} />
-        </div>
-      </td>
-      <td className={`share-balance share-${balance.tone || "even"}`}>{balance.said}</td>
-      <td className="number nowrap">{share.machine_s > 0 ? duration(share.machine_s * 1000) : NONE}</td>
-      {onEdit ? (
-        <td className="number">
-          <button type="button" className="link-button" onClick={onEdit}>
-            Edit<span className="visually-hidden"> {share.project}</span>…
-          </button>
-        </td>
-      ) : null}
-    </tr>
+    <div className="share-bar" aria-hidden="true">
+      <span className="share-held" style={{ width: `${bar.held * 100}%` }} />
+      <span className="share-entitled" style={{ left: `${bar.entitled * 100}%` }} />
+    </div>
   );
+}
+
+function Balance({ share }: { share: Share }) {
+  const { tone, said } = balanceOf(share);
+  return <span className={`share-balance share-${tone || "even"}`}>{said}</span>;
 }

@@ -1,7 +1,8 @@
 // Deletes a job or parts of it. The dialog shows beforehand what each part frees, or why it cannot be deleted.
 import { useState } from "react";
-import { Dialog } from "../../ui/Dialog";
-import { ReasonField } from "../../ui/fields/ReasonField";
+import { Button } from "../../ui/Button";
+import { Check } from "../../ui/form/Field";
+import { FormDialog } from "../../ui/form/FormDialog";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { bytes, plural } from "../../ui/words/format";
@@ -17,46 +18,33 @@ interface Props {
 export function JobPartsDialog({ job, project, onClose }: Props) {
   const read = useJobParts(job.id);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const [reason, setReason] = useState("");
   const remove = useDelete(project);
   const parts = read.data?.items ?? [];
   const going = chosenOf(parts, chosen);
   const isTooMany = going.length > MAX_PARTS;
   return (
-    <Dialog title={`Delete ${job.name} or parts of it`} onClose={onClose} isWide>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          remove.mutate({ parts: going, reason }, { onSuccess: onClose });
-        }}
-      >
-        <Problem error={read.error} />
-        {read.isPending ? <Loading what="Loading parts" /> : null}
-        <Shortcuts parts={parts} onChoose={setChosen} />
-        <PartList parts={parts} chosen={chosen} onToggle={(part) => setChosen(toggled(chosen, part))} />
-        <p className="muted" data-testid="freed">
-          {going.length === 0
-            ? "Nothing selected yet."
-            : `${plural(going.length, "part")}, ${bytes(bytesOf(going))}. The job's metrics and events are kept unless you delete the whole job.`}
-        </p>
-        {isTooMany ? <p className="fault">At most {MAX_PARTS} parts can be deleted at once.</p> : null}
-        <ReasonField reason={reason} onChange={setReason} />
-        <Problem error={remove.error} />
-        <div className="button-row">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button
-            type="submit"
-            className="button main danger"
-            disabled={going.length === 0 || isTooMany || remove.isPending}
-          >
-            Delete permanently
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={`Delete ${job.name} or parts of it`}
+      act="Delete permanently"
+      isDanger
+      isWide
+      isBlocked={going.length === 0 || isTooMany}
+      reason="optional"
+      sent={remove}
+      onSend={(reason) => remove.mutate({ parts: going, reason }, { onSuccess: onClose })}
+      onClose={onClose}
+    >
+      <Problem error={read.error} />
+      {read.isPending ? <Loading what="Loading parts" /> : null}
+      <Shortcuts parts={parts} onChoose={setChosen} />
+      <PartList parts={parts} chosen={chosen} onToggle={(part) => setChosen(toggled(chosen, part))} />
+      <p className="muted" data-testid="freed">
+        {going.length === 0
+          ? "Nothing selected yet."
+          : `${plural(going.length, "part")}, ${bytes(bytesOf(going))}. The job's metrics and events are kept unless you delete the whole job.`}
+      </p>
+      {isTooMany ? <p className="fault">At most {MAX_PARTS} parts can be deleted at once.</p> : null}
+    </FormDialog>
   );
 }
 
@@ -70,9 +58,9 @@ function Shortcuts({ parts, onChoose }: { parts: readonly Part[]; onChoose: (key
   return (
     <div className="role-checks">
       {useful.map(([words, keys]) => (
-        <button key={words} type="button" className="link-button" onClick={() => onChoose(keys)}>
+        <Button key={words} look="link" onClick={() => onChoose(keys)}>
           {words} ({keys.size})
-        </button>
+        </Button>
       ))}
     </div>
   );
@@ -89,18 +77,14 @@ function PartList({ parts, chosen, onToggle }: ListProps) {
     <ul className="part-list" aria-label="Parts of the job">
       {parts.map((part) => (
         <li key={partKey(part)}>
-          <label className="check">
-            <input
-              type="checkbox"
-              disabled={part.refusal !== ""}
-              checked={part.refusal === "" && chosen.has(partKey(part))}
-              onChange={() => onToggle(part)}
-            />
-            <span>
-              {partWords(part)}
-              {part.refusal ? <span className="why">Cannot be deleted: {part.refusal}.</span> : null}
-            </span>
-          </label>
+          <Check
+            isDisabled={part.refusal !== ""}
+            isChecked={part.refusal === "" && chosen.has(partKey(part))}
+            onChange={() => onToggle(part)}
+          >
+            {partWords(part)}
+            {part.refusal ? <span className="why">Cannot be deleted: {part.refusal}.</span> : null}
+          </Check>
           <span className="muted nowrap">{bytes(part.num_bytes)}</span>
         </li>
       ))}

@@ -1,7 +1,10 @@
 // Shows what the policy would delete if it ran now, without deleting anything. The policy itself runs on a schedule.
 import { Link } from "react-router";
+import { Card } from "../../ui/Cards";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { bytes, plural } from "../../ui/words/format";
 import { partWords } from "./parts";
 import { type Part, usePlan } from "./queries";
@@ -11,58 +14,40 @@ const NUM_SHOWN = 8;
 export function PlanCard({ project }: { project: string }) {
   const plan = usePlan(project);
   const items = plan.data?.items ?? [];
+  const hidden = items.slice(NUM_SHOWN);
+  const note = `${plural(items.length, "item")}, ${bytes(plan.data?.num_bytes ?? 0)} in total`;
   return (
-    <section className="card flush" aria-labelledby="plan">
-      <div className="card-head">
-        <h2 id="plan">Upcoming deletions</h2>
-        <span className="muted">
-          {plan.data && items.length > 0
-            ? `${plural(items.length, "item")}, ${bytes(plan.data.num_bytes)} in total`
-            : null}
-        </span>
-      </div>
+    <Card title="Upcoming deletions" note={items.length > 0 ? note : null} className="flush">
       <Problem error={plan.error} />
       {plan.isPending ? <Loading what="Planning" /> : null}
       {plan.data && items.length === 0 ? (
         <p className="none inset">Nothing is old enough for this project's policy to delete.</p>
       ) : null}
-      {items.length > 0 ? <PlanTable items={items} /> : null}
-    </section>
-  );
-}
-
-function PlanTable({ items }: { items: readonly Part[] }) {
-  const hidden = items.slice(NUM_SHOWN);
-  return (
-    <>
-      <div className="wide">
-        <table className="table" data-testid="plan">
-          <thead>
-            <tr>
-              <th>Item</th>
-              <th>Job or upload</th>
-              <th className="number">Size</th>
-              <th>Reason</th>
-            </tr>
-          </thead>
-          <tbody>
-            {items.slice(0, NUM_SHOWN).map((item) => (
-              <tr key={`${item.id}-${item.kind}-${item.number}`}>
-                <td className="nowrap">{partWords(item)}</td>
-                <td>{item.kind === "upload" ? item.name : <Link to={`/jobs/${item.id}`}>{item.name}</Link>}</td>
-                <td className="number nowrap">{bytes(item.num_bytes)}</td>
-                <td className="why">{item.reason}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      {items.length > 0 ? (
+        <Table
+          rows={items.slice(0, NUM_SHOWN)}
+          columns={COLUMNS}
+          keyOf={(item) => `${item.id}-${item.kind}-${item.number}`}
+          testId="plan"
+          frame="inside"
+        />
+      ) : null}
       {hidden.length > 0 ? (
         <p className="muted inset">
           And {plural(hidden.length, "more item")} ({bytes(hidden.reduce((sum, item) => sum + item.num_bytes, 0))}).{" "}
           <code>seamlessflow storage plan</code> lists them all.
         </p>
       ) : null}
-    </>
+    </Card>
   );
 }
+
+const COLUMNS: Columns<Part> = [
+  { head: "Item", className: "nowrap", cell: partWords },
+  {
+    head: "Job or upload",
+    cell: (item) => (item.kind === "upload" ? item.name : <Link to={`/jobs/${item.id}`}>{item.name}</Link>),
+  },
+  { head: "Size", isNumber: true, className: "nowrap", cell: (item) => bytes(item.num_bytes) },
+  { head: "Reason", className: "why", cell: (item) => item.reason },
+];

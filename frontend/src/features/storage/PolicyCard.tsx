@@ -1,9 +1,12 @@
 // The retention policy of the project, or the installation defaults that projects inherit.
 import { useState } from "react";
+import { Button } from "../../ui/Button";
+import { Card } from "../../ui/Cards";
 import { Segments } from "../../ui/fields/Segments";
-import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { PolicyDialog } from "./PolicyDialog";
 import { valueWords } from "./policy";
 import { type Setting, usePolicy } from "./queries";
@@ -14,76 +17,52 @@ interface Props {
   isOperator: boolean;
 }
 
-type Level = "project" | "installation";
+const LEVELS = ["project", "installation"] as const;
 
 export function PolicyCard({ project, isOwner, isOperator }: Props) {
-  const [level, setLevel] = useState<Level>("project");
+  const [level, setLevel] = useState<(typeof LEVELS)[number]>("project");
   const [isEdited, setEdited] = useState(false);
   const of = level === "project" ? project : null;
   const policy = usePolicy(of);
   const mayEdit = of === null ? isOperator : isOwner;
   const settings = (policy.data?.settings ?? []).filter((setting) => of === null || !setting.is_of_installation);
+  const note =
+    of === null ? "defaults that projects inherit" : "what the project leaves unset is inherited from the installation";
+  const end = (
+    <span className="button-row">
+      {isOperator ? <Segments legend="Policy level" values={LEVELS} value={level} onChange={setLevel} isSmall /> : null}
+      {mayEdit ? (
+        <Button icon="pencil" onClick={() => setEdited(true)} disabled={!policy.data}>
+          Edit
+        </Button>
+      ) : null}
+    </span>
+  );
   return (
-    <section className="card flush" aria-labelledby="policy">
-      <div className="card-head">
-        <h2 id="policy">Retention policy</h2>
-        <span className="muted">
-          {of === null
-            ? "defaults that projects inherit"
-            : "what the project leaves unset is inherited from the installation"}
-        </span>
-        <span className="end button-row">
-          {isOperator ? (
-            <Segments
-              legend="Policy level"
-              values={["project", "installation"] as const}
-              value={level}
-              onChange={setLevel}
-              isSmall
-            />
-          ) : null}
-          {mayEdit ? (
-            <button type="button" className="button" onClick={() => setEdited(true)} disabled={!policy.data}>
-              <Icon name="pencil" /> Edit
-            </button>
-          ) : null}
-        </span>
-      </div>
+    <Card title="Retention policy" note={note} end={end} className="flush">
       <Problem error={policy.error} />
       {policy.isPending ? <Loading what="Loading policy" /> : null}
-      {settings.length > 0 ? <PolicyTable settings={settings} isProject={of !== null} /> : null}
+      {settings.length > 0 ? (
+        <Table
+          rows={settings}
+          columns={columnsOf(of !== null)}
+          keyOf={(setting) => setting.name}
+          testId="policy"
+          frame="inside"
+        />
+      ) : null}
       {isEdited ? <PolicyDialog of={of} settings={settings} onClose={() => setEdited(false)} /> : null}
-    </section>
+    </Card>
   );
 }
 
-function PolicyTable({ settings, isProject }: { settings: readonly Setting[]; isProject: boolean }) {
-  return (
-    <div className="wide">
-      <table className="table" data-testid="policy">
-        <thead>
-          <tr>
-            <th>Setting</th>
-            <th>Value</th>
-            <th>Set by</th>
-            <th>Meaning</th>
-          </tr>
-        </thead>
-        <tbody>
-          {settings.map((setting) => (
-            <tr key={setting.name}>
-              <td className="nowrap mono">{setting.name}</td>
-              <td className="nowrap">
-                <strong>{valueWords(setting, setting.value)}</strong>
-              </td>
-              <td className="nowrap muted">{setByWords(setting, isProject)}</td>
-              <td className="why">{setting.help}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+function columnsOf(isProject: boolean): Columns<Setting> {
+  return [
+    { head: "Setting", className: "nowrap mono", cell: (setting) => setting.name },
+    { head: "Value", className: "nowrap", cell: (setting) => <strong>{valueWords(setting, setting.value)}</strong> },
+    { head: "Set by", className: "nowrap muted", cell: (setting) => setByWords(setting, isProject) },
+    { head: "Meaning", className: "why", cell: (setting) => setting.help },
+  ];
 }
 
 function setByWords(setting: Setting, isProject: boolean): string {

@@ -1,8 +1,8 @@
 // Edits a policy: each setting is inherited or has its own value. Errors are shown beside their fields.
 import { useState } from "react";
 import { ApiProblem } from "../../api/client";
-import { Dialog } from "../../ui/Dialog";
-import { Problem } from "../../ui/Problem";
+import { Check, FieldGroup } from "../../ui/form/Field";
+import { FormDialog } from "../../ui/form/FormDialog";
 import { changesOf, type Draft, draftFault, draftOf, isEmpty, isSwitch, valueWords } from "./policy";
 import { type PolicyOf, type Setting, usePolicyEdit } from "./queries";
 
@@ -20,39 +20,30 @@ export function PolicyDialog({ of, settings, onClose }: Props) {
   const hasFault = settings.some((setting) => draftFault(setting, draftFor(setting)) !== undefined);
   const refused = edit.error instanceof ApiProblem ? edit.error.faults : [];
   return (
-    <Dialog title={of === null ? "Installation defaults" : `Retention policy of ${of}`} onClose={onClose} isWide>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          edit.mutate(changes, { onSuccess: onClose });
-        }}
-      >
-        <div className="policy-fields">
-          {settings.map((setting) => (
-            <SettingField
-              key={setting.name}
-              setting={setting}
-              draft={draftFor(setting)}
-              refusal={refused.find(({ field }) => field === setting.name)?.detail}
-              onChange={(draft) => setDrafts({ ...drafts, [setting.name]: draft })}
-            />
-          ))}
-        </div>
-        <Problem error={edit.error} />
-        <p className="muted">
-          The policy runs every hour. Once you save, this page shows what the new values will delete.
-        </p>
-        <div className="button-row">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button main" disabled={hasFault || isEmpty(changes) || edit.isPending}>
-            Save
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={of === null ? "Installation defaults" : `Retention policy of ${of}`}
+      act="Save"
+      isWide
+      isBlocked={hasFault || isEmpty(changes)}
+      sent={edit}
+      onSend={() => edit.mutate(changes, { onSuccess: onClose })}
+      onClose={onClose}
+    >
+      <div className="policy-fields">
+        {settings.map((setting) => (
+          <SettingField
+            key={setting.name}
+            setting={setting}
+            draft={draftFor(setting)}
+            refusal={refused.find(({ field }) => field === setting.name)?.detail}
+            onChange={(draft) => setDrafts({ ...drafts, [setting.name]: draft })}
+          />
+        ))}
+      </div>
+      <p className="muted">
+        The policy runs every hour. Once you save, this page shows what the new values will delete.
+      </p>
+    </FormDialog>
   );
 }
 
@@ -64,34 +55,25 @@ interface FieldProps {
 }
 
 function SettingField({ setting, draft, refusal, onChange }: FieldProps) {
-  const fault = draftFault(setting, draft) ?? refusal;
+  const label = <span className="mono">{setting.name}</span>;
   return (
-    <fieldset className="field plain">
-      <legend className="field-label mono">{setting.name}</legend>
-      <span className="help">{setting.help}</span>
+    <FieldGroup label={label} help={setting.help} fault={draftFault(setting, draft) ?? refusal}>
       <div className="policy-choice">
-        <label className="check">
-          <input type="checkbox" checked={!draft.isOwn} onChange={() => onChange({ ...draft, isOwn: !draft.isOwn })} />
+        <Check isChecked={!draft.isOwn} onChange={(isInherited) => onChange({ ...draft, isOwn: !isInherited })}>
           Inherit ({valueWords(setting, setting.default)})
-        </label>
+        </Check>
         {draft.isOwn ? <OwnValue setting={setting} draft={draft} onChange={onChange} /> : null}
       </div>
-      {fault ? <p className="fault">{fault}</p> : null}
-    </fieldset>
+    </FieldGroup>
   );
 }
 
 function OwnValue({ setting, draft, onChange }: Omit<FieldProps, "refusal">) {
   if (isSwitch(setting))
     return (
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={draft.text === "1"}
-          onChange={(event) => onChange({ ...draft, text: event.target.checked ? "1" : "0" })}
-        />
+      <Check isChecked={draft.text === "1"} onChange={(isOn) => onChange({ ...draft, text: isOn ? "1" : "0" })}>
         Yes
-      </label>
+      </Check>
     );
   return (
     <>
@@ -100,6 +82,7 @@ function OwnValue({ setting, draft, onChange }: Omit<FieldProps, "refusal">) {
           className="input short"
           inputMode="numeric"
           aria-label={`${setting.name}: ${setting.unit}`}
+          aria-invalid={draftFault(setting, draft) !== undefined}
           value={draft.text}
           disabled={draft.isForever}
           onChange={(event) => onChange({ ...draft, text: event.target.value.trim() })}
@@ -107,14 +90,9 @@ function OwnValue({ setting, draft, onChange }: Omit<FieldProps, "refusal">) {
         {setting.unit}
       </label>
       {setting.may_be_none ? (
-        <label className="check">
-          <input
-            type="checkbox"
-            checked={draft.isForever}
-            onChange={(event) => onChange({ ...draft, isForever: event.target.checked })}
-          />
+        <Check isChecked={draft.isForever} onChange={(isForever) => onChange({ ...draft, isForever })}>
           Keep forever
-        </label>
+        </Check>
       ) : null}
     </>
   );

@@ -2,6 +2,7 @@
 import { NavLink, Route, Routes, useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
 import { chosenProject, NoProject, ProjectPicker } from "../../pickers/ProjectPicker";
+import { Cards } from "../../ui/Cards";
 import { Loading } from "../../ui/Loading";
 import { NotFound } from "../../ui/NotFound";
 import { Problem } from "../../ui/Problem";
@@ -51,11 +52,11 @@ export default function StoragePage() {
         <Route
           index
           element={
-            <div className="stack">
+            <Cards>
               <UsageTable chosen={project.slug} />
               <PlanCard project={project.slug} />
               <PolicyCard project={project.slug} isOwner={project.role === "owner"} isOperator={is_staff} />
-            </div>
+            </Cards>
           }
         />
         <Route path="jobs" element={<StoredJobs {...tab} />} />

@@ -1,10 +1,10 @@
 // Jobs by the space they use, largest first, with a way to delete them or parts of them.
 import { useState } from "react";
-import { Link, useSearchParams } from "react-router";
-import { Loading } from "../../ui/Loading";
-import { Pager } from "../../ui/Pager";
-import { Problem } from "../../ui/Problem";
+import { Link } from "react-router";
+import { Button } from "../../ui/Button";
 import { StateBadge } from "../../ui/StateBadge";
+import type { Columns } from "../../ui/table/columns";
+import { PagedTable, usePage } from "../../ui/table/PagedTable";
 import { bytes, moment, NONE } from "../../ui/words/format";
 import { JobPartsDialog } from "./JobPartsDialog";
 import { type StoredJob, useStoredJobs } from "./queries";
@@ -13,85 +13,54 @@ import type { TabProps } from "./tab";
 const PAGE_SIZE = 25;
 
 export function StoredJobs({ project, mayDelete }: TabProps) {
-  const [address, setAddress] = useSearchParams();
-  const offset = Number(address.get("offset") ?? 0) || 0;
-  const jobs = useStoredJobs({ project, limit: PAGE_SIZE, offset });
-  const rows = jobs.data?.results ?? [];
-  const move = (to: number) => {
-    address.set("offset", String(to));
-    setAddress(address, { replace: true });
-  };
+  const { page } = usePage(PAGE_SIZE);
+  const [opened, setOpened] = useState<StoredJob>();
   return (
     <>
-      <Problem error={jobs.error} />
-      {jobs.isPending ? <Loading what="Loading jobs" /> : null}
-      {jobs.data && rows.length === 0 ? <p className="none">No job has stored anything yet.</p> : null}
-      {rows.length > 0 ? <StoredJobTable rows={rows} project={project} mayDelete={mayDelete} /> : null}
-      <Pager
-        offset={offset}
+      <PagedTable
+        read={useStoredJobs({ project, ...page })}
+        what="jobs"
+        none="No job has stored anything yet."
         limit={PAGE_SIZE}
-        count={jobs.data?.count ?? 0}
-        onMove={move}
         words={["Larger", "Smaller"]}
+        columns={columnsOf(mayDelete, setOpened)}
+        keyOf={(job) => job.id}
+        testId="stored-jobs"
       />
+      {opened ? <JobPartsDialog job={opened} project={project} onClose={() => setOpened(undefined)} /> : null}
     </>
   );
 }
 
-function StoredJobTable({ rows, project, mayDelete }: TabProps & { rows: readonly StoredJob[] }) {
-  const [opened, setOpened] = useState<StoredJob>();
-  return (
-    <div className="card flush wide">
-      <table className="table" data-testid="stored-jobs">
-        <thead>
-          <tr>
-            <th>Job</th>
-            <th>State</th>
-            <th>Ended</th>
-            <th className="number">Checkpoints</th>
-            <th className="number">Policy versions</th>
-            <th className="number">Database</th>
-            <th className="number">Total</th>
-            <th>
-              <span className="visually-hidden">Delete</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((job) => (
-            <tr key={job.id}>
-              <td className="job-name">
-                <Link to={`/jobs/${job.id}`}>{job.name}</Link>
-              </td>
-              <td>
-                <StateBadge state={job.state} />
-              </td>
-              <td className="nowrap">{job.ended_at ? moment(Date.parse(job.ended_at)) : NONE}</td>
-              <td className="number nowrap">{bytes(job.checkpoints_bytes)}</td>
-              <td className="number nowrap">{bytes(job.versions_bytes)}</td>
-              <td className="number nowrap" title="Trajectories, logs, events and metrics">
-                {bytes(job.rows_bytes)}
-              </td>
-              <td className="number nowrap">
-                <strong>{bytes(job.num_bytes)}</strong>
-              </td>
-              <td className="number">
-                {mayDelete && job.ended_at ? (
-                  <button
-                    type="button"
-                    className="link-button"
-                    aria-label={`Delete ${job.name} or parts of it`}
-                    onClick={() => setOpened(job)}
-                  >
-                    Delete…
-                  </button>
-                ) : null}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {opened ? <JobPartsDialog job={opened} project={project} onClose={() => setOpened(undefined)} /> : null}
-    </div>
-  );
+function columnsOf(mayDelete: boolean, onOpen: (job: StoredJob) => void): Columns<StoredJob> {
+  return [
+    { head: "Job", className: "job-name", cell: (job) => <Link to={`/jobs/${job.id}`}>{job.name}</Link> },
+    { head: "State", cell: (job) => <StateBadge state={job.state} /> },
+    {
+      head: "Ended",
+      className: "nowrap",
+      cell: (job) => (job.ended_at ? moment(Date.parse(job.ended_at)) : NONE),
+    },
+    { head: "Checkpoints", isNumber: true, className: "nowrap", cell: (job) => bytes(job.checkpoints_bytes) },
+    { head: "Policy versions", isNumber: true, className: "nowrap", cell: (job) => bytes(job.versions_bytes) },
+    {
+      head: "Database",
+      isNumber: true,
+      className: "nowrap",
+      title: () => "Trajectories, logs, events and metrics",
+      cell: (job) => bytes(job.rows_bytes),
+    },
+    { head: "Total", isNumber: true, className: "nowrap", cell: (job) => <strong>{bytes(job.num_bytes)}</strong> },
+    {
+      head: "Delete",
+      isHeadHidden: true,
+      isNumber: true,
+      cell: (job) =>
+        mayDelete && job.ended_at ? (
+          <Button look="link" aria-label={`Delete ${job.name} or parts of it`} onClick={() => onOpen(job)}>
+            Delete…
+          </Button>
+        ) : null,
+    },
+  ];
 }

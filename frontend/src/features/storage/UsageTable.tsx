@@ -1,7 +1,10 @@
 // Disk usage by project and kind, as last measured by the background process.
 import { Link } from "react-router";
+import { Card } from "../../ui/Cards";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { bytes, moment, NONE, percent } from "../../ui/words/format";
 import { type Usage, useUsages } from "./queries";
 import { sharesOf, USAGE_KINDS } from "./usage";
@@ -12,69 +15,67 @@ export function UsageTable({ chosen }: { chosen: string }) {
   if (!usages.data) return <Loading what="Loading disk usage" />;
   const rows = usages.data.results;
   const measured = rows.flatMap(({ measured_at }) => (measured_at ? [Date.parse(measured_at)] : []));
+  const note = measured.length > 0 ? `measured ${moment(Math.max(...measured))}` : "not measured yet";
   return (
-    <section className="card flush" aria-labelledby="disk-use">
-      <div className="card-head">
-        <h2 id="disk-use">Disk usage</h2>
-        <span className="muted">
-          {measured.length > 0 ? `measured ${moment(Math.max(...measured))}` : "not measured yet"}
-        </span>
-      </div>
-      <div className="wide">
-        <table className="table roomy" data-testid="usage">
-          <thead>
-            <tr>
-              <th>Project</th>
-              <th className="number">Total</th>
-              <th className="usage-cell">By kind</th>
-              {USAGE_KINDS.map(({ kind, word, colour }) => (
-                <th key={kind} className="number">
-                  <span className={`swatch series-${colour}`} aria-hidden="true" /> {word}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((usage) => (
-              <UsageRow key={usage.project} usage={usage} isChosen={usage.project === chosen && rows.length > 1} />
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
+    <Card title="Disk usage" note={note} className="flush">
+      <Table
+        rows={rows}
+        columns={columnsOf(rows.length > 1 ? chosen : null)}
+        keyOf={(usage) => usage.project}
+        testId="usage"
+        className="roomy"
+        frame="inside"
+        sortedBy="usage"
+      />
+    </Card>
   );
 }
 
-function UsageRow({ usage, isChosen }: { usage: Usage; isChosen: boolean }) {
-  const shares = sharesOf(usage);
-  const drawn = shares.filter(({ share }) => share > 0);
+function columnsOf(chosen: string | null): Columns<Usage> {
+  return [
+    {
+      head: "Project",
+      className: "nowrap",
+      order: (usage) => usage.project,
+      cell: ({ project }) =>
+        project === chosen ? <strong>{project}</strong> : <Link to={`/storage?project=${project}`}>{project}</Link>,
+    },
+    {
+      head: "Total",
+      isNumber: true,
+      className: "nowrap",
+      order: (usage) => usage.num_bytes,
+      cell: (usage) => bytes(usage.num_bytes),
+    },
+    { head: "By kind", className: "usage-cell", cell: (usage) => <UsageBar usage={usage} /> },
+    ...USAGE_KINDS.map(({ kind, word, colour }) => ({
+      head: word,
+      mark: (
+        <>
+          <span className={`swatch series-${colour}`} aria-hidden="true" /> {word}
+        </>
+      ),
+      isNumber: true,
+      className: "nowrap",
+      order: (usage: Usage) => usage.by_kind[kind],
+      cell: (usage: Usage) => (usage.by_kind[kind] ? bytes(usage.by_kind[kind]) : NONE),
+    })),
+  ];
+}
+
+function UsageBar({ usage }: { usage: Usage }) {
   return (
-    <tr>
-      <td className="nowrap">
-        {isChosen ? (
-          <strong>{usage.project}</strong>
-        ) : (
-          <Link to={`/storage?project=${usage.project}`}>{usage.project}</Link>
-        )}
-      </td>
-      <td className="number nowrap">{bytes(usage.num_bytes)}</td>
-      <td className="usage-cell">
-        <div className="usage-bar" aria-hidden="true">
-          {drawn.map(({ kind, word, colour, share }) => (
-            <span
-              key={kind}
-              className={`series-${colour}`}
-              style={{ flexGrow: share }}
-              title={`${word}: ${percent(share)}`}
-            />
-          ))}
-        </div>
-      </td>
-      {shares.map(({ kind, numBytes }) => (
-        <td key={kind} className="number nowrap">
-          {numBytes > 0 ? bytes(numBytes) : NONE}
-        </td>
-      ))}
-    </tr>
+    <div className="usage-bar" aria-hidden="true">
+      {sharesOf(usage)
+        .filter(({ share }) => share > 0)
+        .map(({ kind, word, colour, share }) => (
+          <span
+            key={kind}
+            className={`series-${colour}`}
+            style={{ flexGrow: share }}
+            title={`${word}: ${percent(share)}`}
+          />
+        ))}
+    </div>
   );
 }

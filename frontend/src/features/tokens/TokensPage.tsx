@@ -4,11 +4,13 @@ import { useState } from "react";
 import { api, bodyOf } from "../../api/client";
 import { queryClient, useTokens } from "../../api/queries";
 import { useServerNow } from "../../live/LiveProvider";
-import { Dialog } from "../../ui/Dialog";
-import { Icon } from "../../ui/Icon";
+import { Button } from "../../ui/Button";
+import { FormDialog } from "../../ui/form/FormDialog";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
+import type { Columns } from "../../ui/table/columns";
+import { Table } from "../../ui/table/Table";
 import { useTitle } from "../../ui/useTitle";
 import { moment, NONE } from "../../ui/words/format";
 import { NewTokenDialog } from "./NewTokenDialog";
@@ -21,6 +23,7 @@ export default function TokensPage() {
   const tokens = useTokens(PAGE);
   const now = useServerNow(60_000);
   const [isNew, setNew] = useState(false);
+  const [revoked, setRevoked] = useState<Token>();
   const rows = tokens.data?.results ?? [];
   return (
     <>
@@ -32,9 +35,9 @@ export default function TokensPage() {
             never more than its creator can.
           </p>
         </div>
-        <button type="button" className="button main" onClick={() => setNew(true)}>
-          <Icon name="plus" /> New token
-        </button>
+        <Button look="main" icon="plus" onClick={() => setNew(true)}>
+          New token
+        </Button>
       </div>
       <Problem error={tokens.error} />
       {tokens.isPending ? <Loading what="Loading tokens" /> : null}
@@ -43,91 +46,91 @@ export default function TokensPage() {
           No tokens yet. Create one to use <code>seamlessflow</code> or the REST API from another host or from CI.
         </p>
       ) : null}
-      {rows.length > 0 ? <TokenTable rows={rows} now={now} /> : null}
+      {rows.length > 0 ? (
+        <Table
+          rows={rows}
+          columns={columnsOf(now, setRevoked)}
+          keyOf={(token) => token.id}
+          testId="tokens"
+          sortedBy="sort"
+        />
+      ) : null}
       {isNew ? <NewTokenDialog onClose={() => setNew(false)} /> : null}
+      {revoked ? <RevokeDialog token={revoked} onClose={() => setRevoked(undefined)} /> : null}
     </>
   );
 }
 
-function TokenTable({ rows, now }: { rows: readonly Token[]; now: number }) {
+function columnsOf(now: number, onRevoke: (token: Token) => void): Columns<Token> {
+  return [
+    { head: "Name", className: "nowrap", order: (token) => token.name, cell: (token) => token.name },
+    { head: "Scopes", cell: (token) => <Scopes token={token} /> },
+    {
+      head: "Project",
+      order: (token) => token.project,
+      cell: (token) => token.project ?? <span className="muted">installation</span>,
+    },
+    { head: "Created by", order: (token) => token.user, cell: (token) => token.user },
+    {
+      head: "Created",
+      className: "nowrap",
+      order: (token) => token.created_at,
+      cell: (token) => moment(Date.parse(token.created_at)),
+    },
+    {
+      head: "Last used",
+      className: "nowrap",
+      order: (token) => token.last_used_at,
+      cell: (token) => (token.last_used_at ? moment(Date.parse(token.last_used_at)) : NONE),
+    },
+    { head: "Expires", className: "nowrap", order: (token) => token.expires_at, cell: expiryWords },
+    {
+      head: "State",
+      order: (token) => stateOf(token, now),
+      cell: (token) => <StateBadge state={stateOf(token, now)} />,
+    },
+    {
+      head: "Revoke",
+      isHeadHidden: true,
+      isNumber: true,
+      cell: (token) =>
+        stateOf(token, now) === "active" ? (
+          <Button look="link" aria-label={`Revoke ${token.name}`} onClick={() => onRevoke(token)}>
+            Revoke…
+          </Button>
+        ) : null,
+    },
+  ];
+}
+
+function Scopes({ token }: { token: Token }) {
   return (
-    <div className="card flush wide">
-      <table className="table" data-testid="tokens">
-        <thead>
-          <tr>
-            <th>Name</th>
-            <th>Scopes</th>
-            <th>Project</th>
-            <th>Created by</th>
-            <th>Created</th>
-            <th>Last used</th>
-            <th>Expires</th>
-            <th>State</th>
-            <th>
-              <span className="visually-hidden">Revoke</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((token) => (
-            <tr key={token.id}>
-              <td className="nowrap">{token.name}</td>
-              <td>
-                <span className="tags">
-                  {token.scopes.map((scope) => (
-                    <span key={scope} className="tag">
-                      {scope}
-                    </span>
-                  ))}
-                </span>
-              </td>
-              <td>{token.project ?? <span className="muted">installation</span>}</td>
-              <td>{token.user}</td>
-              <td className="nowrap">{moment(Date.parse(token.created_at))}</td>
-              <td className="nowrap">{token.last_used_at ? moment(Date.parse(token.last_used_at)) : NONE}</td>
-              <td className="nowrap">{expiryWords(token)}</td>
-              <td>
-                <StateBadge state={stateOf(token, now)} />
-              </td>
-              <td className="number">{stateOf(token, now) !== "active" ? null : <Revoke token={token} />}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <span className="tags">
+      {token.scopes.map((scope) => (
+        <span key={scope} className="tag">
+          {scope}
+        </span>
+      ))}
+    </span>
   );
 }
 
-function Revoke({ token }: { token: Token }) {
-  const [isAsked, setAsked] = useState(false);
+function RevokeDialog({ token, onClose }: { token: Token; onClose: () => void }) {
   const revoke = useMutation({
     mutationFn: () => bodyOf(api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
     onSuccess: () => queryClient.invalidateQueries({ queryKey: ["tokens"] }),
   });
   return (
-    <>
-      <button type="button" className="link-button" aria-label={`Revoke ${token.name}`} onClick={() => setAsked(true)}>
-        Revoke…
-      </button>
-      {isAsked ? (
-        <Dialog title={`Revoke ${token.name}?`} onClose={() => setAsked(false)}>
-          <p>From now on, requests with this token are refused. This cannot be undone.</p>
-          <Problem error={revoke.error} />
-          <div className="button-row">
-            <button type="button" className="button" onClick={() => setAsked(false)}>
-              Keep it
-            </button>
-            <button
-              type="button"
-              className="button main danger"
-              disabled={revoke.isPending}
-              onClick={() => revoke.mutate(undefined, { onSuccess: () => setAsked(false) })}
-            >
-              Revoke the token
-            </button>
-          </div>
-        </Dialog>
-      ) : null}
-    </>
+    <FormDialog
+      title={`Revoke ${token.name}?`}
+      act="Revoke the token"
+      keep="Keep it"
+      isDanger
+      sent={revoke}
+      onSend={() => revoke.mutate(undefined, { onSuccess: onClose })}
+      onClose={onClose}
+    >
+      <p>From now on, requests with this token are refused. This cannot be undone.</p>
+    </FormDialog>
   );
 }

@@ -1,5 +1,8 @@
-/** A one-line search field for a list. */
+/** A one-line search field for a list, which passes the text on once the user pauses typing. */
+import { useEffect, useRef, useState } from "react";
 import { Icon } from "../Icon";
+
+const PAUSE_MS = 250;
 
 interface Props {
   label: string;
@@ -9,6 +12,21 @@ interface Props {
 }
 
 export function SearchField({ label, placeholder, value, onChange }: Props) {
+  const [text, setText] = useState(value);
+  const passedOn = useRef(value);
+  useEffect(() => {
+    // Something else changed the value, such as the browser's back button.
+    if (value !== passedOn.current) setText(value);
+    passedOn.current = value;
+  }, [value]);
+  useEffect(() => {
+    if (text === passedOn.current) return;
+    const timer = setTimeout(() => {
+      passedOn.current = text;
+      onChange(text);
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  });
   return (
     <label className="search">
       <Icon name="search" />
@@ -16,8 +34,8 @@ export function SearchField({ label, placeholder, value, onChange }: Props) {
         type="search"
         aria-label={label}
         placeholder={placeholder}
-        value={value}
-        onChange={(event) => onChange(event.target.value)}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
       />
     </label>
   );

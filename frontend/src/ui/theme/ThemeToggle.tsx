@@ -1,17 +1,13 @@
-import { Icon } from "../Icon";
+import { IconButton } from "../Button";
 import { themeSet, useTheme } from "./theme";
 
 export function ThemeToggle() {
   const other = useTheme() === "dark" ? "light" : "dark";
   return (
-    <button
-      type="button"
-      className="icon-button"
-      aria-label={`Switch to the ${other} theme`}
-      title={`Switch to the ${other} theme`}
+    <IconButton
+      icon={other === "dark" ? "moon" : "sun"}
+      label={`Switch to the ${other} theme`}
       onClick={() => themeSet(other)}
-    >
-      <Icon name={other === "dark" ? "moon" : "sun"} />
-    </button>
+    />
   );
 }

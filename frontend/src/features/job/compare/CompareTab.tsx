@@ -1,15 +1,19 @@
 // Compares this job with another of any age (`?with=<job>`). Both are updated live.
-import { useMemo } from "react";
-import { Link, useSearchParams } from "react-router";
+import { type ReactNode, useMemo } from "react";
+import { Link } from "react-router";
 import { useJob } from "../../../api/queries";
 import { ChartCard } from "../../../charts/lines/ChartCard";
 import { type ChartView, useChartView } from "../../../charts/lines/zoom";
 import { useServerNow, useTopic } from "../../../live/LiveProvider";
 import { JOB } from "../../../live/topics";
 import { JobSearch } from "../../../pickers/JobSearch";
+import { Cards } from "../../../ui/Cards";
 import { Loading } from "../../../ui/Loading";
 import { Problem } from "../../../ui/Problem";
 import { StateBadge } from "../../../ui/StateBadge";
+import type { Columns } from "../../../ui/table/columns";
+import { Table } from "../../../ui/table/Table";
+import { TEXT, useViewState } from "../../../ui/useViewState";
 import { shownState } from "../../../ui/words/jobStates";
 import { OtherCharts } from "../metrics/OtherCharts";
 import { useJobMetrics } from "../metrics/useJobMetrics";
@@ -17,18 +21,19 @@ import type { TabProps } from "../tab";
 import { figuresOf, labelsOf, pairsOf, type Row, type Side, specDifferences } from "./compare";
 
 const EVERY_MS = 5000;
+/** Another job is drawn to other scales and has other lines. */
+const OF_OTHER = ["updates", "hidden"];
 
 export function CompareTab({ jobId, job, live }: TabProps) {
-  const [address, setAddress] = useSearchParams();
-  const asked = address.get("with");
-  const otherId = asked === jobId ? null : asked;
+  const [asked, setAsked] = useViewState("with", TEXT, OF_OTHER);
+  const otherId = asked === jobId ? "" : asked;
   return (
     <>
       <div className="toolbar compare-toolbar">
         <JobSearch
           label="Compare with"
           without={otherId ? [jobId, otherId] : [jobId]}
-          onPick={(other) => setAddress({ with: other.id })}
+          onPick={(other) => setAsked(other.id)}
         />
       </div>
       {otherId ? (
@@ -70,10 +75,10 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
   const { first, others } = useMemo(() => pairsOf(here, there, width), [here, there, width]);
   return (
     <>
-      <div className="compare-tables">
+      <Cards className="compare-tables">
         <section className="card wide">
           <h2>Summary</h2>
-          <RowTable here={here} there={there} rows={figuresOf(here, there, now)} hasStates />
+          <RowTable here={here} there={there} rows={[statesOf(here, there), ...figuresOf(here, there, now)]} />
         </section>
         <section className="card wide" data-testid="differences">
           <h2>Spec differences</h2>
@@ -83,8 +88,8 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
             <p className="none">The specs are identical apart from the job names.</p>
           )}
         </section>
-      </div>
-      <div className="charts">
+      </Cards>
+      <Cards className="charts">
         {first.map(({ title, note, data }, i) => (
           <ChartCard
             key={title}
@@ -97,53 +102,40 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
             {...(i === 0 ? { height: 260 } : {})}
           />
         ))}
-      </div>
+      </Cards>
       <OtherCharts title="All other metrics of both jobs" charts={others} xKind="update" view={view} />
     </>
   );
 }
 
-interface RowTableProps {
-  here: Side;
-  there: Side;
-  rows: readonly Row[];
-  hasStates?: boolean;
+type ShownRow = Record<keyof Row, ReactNode> & Pick<Row, "what">;
+
+function RowTable({ here, there, rows }: { here: Side; there: Side; rows: readonly ShownRow[] }) {
+  const columns: Columns<ShownRow> = [
+    { head: "", isRowHead: true, cell: ({ what }) => what },
+    {
+      head: here.label,
+      mark: (
+        <>
+          <span className="swatch stroke series-1" /> {here.label}
+        </>
+      ),
+      cell: (row) => row.here,
+    },
+    {
+      head: there.label,
+      mark: (
+        <>
+          <span className="swatch stroke series-2" /> <Link to={`/jobs/${there.job.id}`}>{there.label}</Link>
+        </>
+      ),
+      cell: (row) => row.there,
+    },
+  ];
+  return <Table rows={rows} columns={columns} keyOf={({ what }) => what} className="compare" frame="inside" />;
 }
 
-function RowTable({ here, there, rows, hasStates = false }: RowTableProps) {
-  return (
-    <table className="table compare">
-      <thead>
-        <tr>
-          <td />
-          <th scope="col">
-            <span className="swatch stroke series-1" /> {here.label}
-          </th>
-          <th scope="col">
-            <span className="swatch stroke series-2" /> <Link to={`/jobs/${there.job.id}`}>{there.label}</Link>
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {hasStates ? (
-          <tr>
-            <th scope="row">State</th>
-            <td>
-              <StateBadge state={shownState(here.job.state, here.job.paused_by)} />
-            </td>
-            <td>
-              <StateBadge state={shownState(there.job.state, there.job.paused_by)} />
-            </td>
-          </tr>
-        ) : null}
-        {rows.map((row) => (
-          <tr key={row.what}>
-            <th scope="row">{row.what}</th>
-            <td>{row.here}</td>
-            <td>{row.there}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
+function statesOf(here: Side, there: Side): ShownRow {
+  const badge = ({ job }: Side) => <StateBadge state={shownState(job.state, job.paused_by)} />;
+  return { what: "State", here: badge(here), there: badge(there) };
 }

@@ -1,47 +1,50 @@
 // Describes an offline dataset: how many sessions of which jobs were chosen, and what was left out.
+import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { Schemas } from "../../../api/client";
+import { Card } from "../../../ui/Cards";
 import { plural } from "../../../ui/words/format";
 
 export type DatasetShown = Schemas["DatasetOutput"];
 
 export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
   const numLeftOut = dataset.left_out.reduce((sum, one) => sum + one.num_sessions, 0);
+  const rows: readonly Line[] = [
+    {
+      head: "Trained in each epoch",
+      num: plural(dataset.num_sessions, "session"),
+      detail: `in ${plural(dataset.num_groups, "group")}, ${plural(dataset.num_batches_per_epoch, "update")}; ${plural(dataset.num_sampled_tokens, "sampled token")}`,
+    },
+    { head: "Recorded by", num: plural(dataset.jobs.length, "job"), detail: <SourceLinks dataset={dataset} /> },
+    ...dataset.left_out.map(({ detail, num_sessions }) => ({
+      head: "Left out",
+      num: plural(num_sessions, "session"),
+      detail,
+    })),
+  ];
   return (
-    <section className="card span" data-testid="dataset">
-      <div className="card-head">
-        <h2>Offline dataset</h2>
-        <span className="muted">chosen when the job was submitted</span>
-      </div>
+    <Card title="Offline dataset" note="chosen when the job was submitted" className="span" testId="dataset">
       <table className="table dataset">
         <tbody>
-          <tr>
-            <th scope="row">Trained in each epoch</th>
-            <td className="number">{plural(dataset.num_sessions, "session")}</td>
-            <td className="why">
-              in {plural(dataset.num_groups, "group")}, {plural(dataset.num_batches_per_epoch, "update")};{" "}
-              {plural(dataset.num_sampled_tokens, "sampled token")}
-            </td>
-          </tr>
-          <tr>
-            <th scope="row">Recorded by</th>
-            <td className="number">{plural(dataset.jobs.length, "job")}</td>
-            <td className="why">
-              <SourceLinks dataset={dataset} />
-            </td>
-          </tr>
-          {dataset.left_out.map(({ reason, detail, num_sessions }) => (
-            <tr key={reason}>
-              <th scope="row">Left out</th>
-              <td className="number">{plural(num_sessions, "session")}</td>
+          {rows.map(({ head, num, detail }, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a dataset never change
+            <tr key={i}>
+              <th scope="row">{head}</th>
+              <td className="number">{num}</td>
               <td className="why">{detail}</td>
             </tr>
           ))}
         </tbody>
       </table>
       {numLeftOut === 0 ? <p className="muted">No recorded sessions were left out.</p> : null}
-    </section>
+    </Card>
   );
+}
+
+interface Line {
+  head: string;
+  num: string;
+  detail: ReactNode;
 }
 
 /** Links to the groups of each job that recorded the dataset. */

@@ -1,6 +1,9 @@
 // The sessions that failed without an outcome: by kind, their length when they failed, and what became of their answers.
 import type { JobTopicState } from "../../../live/topics";
+import { Card } from "../../../ui/Cards";
 import { Icon } from "../../../ui/Icon";
+import type { Columns } from "../../../ui/table/columns";
+import { Table } from "../../../ui/table/Table";
 import { integer } from "../../../ui/words/format";
 import type { Failures } from "./failures";
 
@@ -8,27 +11,13 @@ export function FailuresCard({ failures, live }: { failures: Failures; live: Job
   const bias = [...live.events.values()].find((event) => event.kind === "job.length_bias");
   const { num, numResumed, failedLength, outcomeLength } = failures;
   return (
-    <section className="card span" data-testid="failures">
-      <div className="card-head">
-        <h2>Failed sessions</h2>
-        <span className="muted">in the updates shown; none of them became a reward</span>
-      </div>
-      <table className="table gap-below">
-        <thead>
-          <tr>
-            <th>What happened</th>
-            <th className="number">Failed attempts</th>
-          </tr>
-        </thead>
-        <tbody>
-          {failures.kinds.map(({ kind, words, num: numOfKind }) => (
-            <tr key={kind}>
-              <td>{words}</td>
-              <td className="number">{integer(numOfKind)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <Card
+      title="Failed sessions"
+      note="in the updates shown; none of them became a reward"
+      className="span"
+      testId="failures"
+    >
+      <Table rows={failures.kinds} columns={COLUMNS} keyOf={({ kind }) => kind} className="gap-below" frame="inside" />
       <p className={bias ? "gap-below" : undefined}>
         {failedLength === null || outcomeLength === null
           ? null
@@ -41,9 +30,14 @@ export function FailuresCard({ failures, live }: { failures: Failures; live: Job
           <p>{bias.reason}</p>
         </div>
       ) : null}
-    </section>
+    </Card>
   );
 }
+
+const COLUMNS: Columns<Failures["kinds"][number]> = [
+  { head: "What happened", cell: ({ words }) => words },
+  { head: "Failed attempts", isNumber: true, cell: ({ num }) => integer(num) },
+];
 
 function whatFollowed(num: number, numResumed: number): string {
   const [resumed, anew] = [integer(numResumed), integer(num - numResumed)];

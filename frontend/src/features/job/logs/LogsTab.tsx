@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useManyPhases } from "../../../api/queries";
 import type { PhaseRow } from "../../../live/rows";
+import { Button } from "../../../ui/Button";
 import { Loading } from "../../../ui/Loading";
 import { Problem } from "../../../ui/Problem";
 import { bytes, integer, plural, utcClock } from "../../../ui/words/format";
@@ -71,14 +72,9 @@ export function LogsTab({ jobId, live }: TabProps) {
         {read.hasNextPage ? (
           <span className="muted">
             newest {integer(phases.length)} of {integer(count)} phases{" "}
-            <button
-              type="button"
-              className="link-button"
-              disabled={read.isFetching}
-              onClick={() => void read.fetchNextPage()}
-            >
+            <Button look="link" disabled={read.isFetching} onClick={() => void read.fetchNextPage()}>
               Show older phases
-            </button>
+            </Button>
           </span>
         ) : (
           <span className="muted" data-testid="num-phases">

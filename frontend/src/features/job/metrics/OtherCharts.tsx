@@ -4,6 +4,7 @@ import type { XKind } from "../../../charts/lines/axis";
 import { ChartCard } from "../../../charts/lines/ChartCard";
 import type { ChartData } from "../../../charts/lines/series";
 import type { ChartView } from "../../../charts/lines/zoom";
+import { Cards } from "../../../ui/Cards";
 import type { Chart } from "./catalogue";
 
 interface Props {
@@ -23,11 +24,11 @@ export function OtherCharts({ title, charts, place = (data) => data, xKind, view
         {title} ({charts.length})
       </summary>
       {isOpen ? (
-        <div className="charts">
+        <Cards className="charts">
           {charts.map(({ title: name, note, data }) => (
             <ChartCard key={name} title={name} note={note} data={place(data)} xKind={xKind} view={view} />
           ))}
-        </div>
+        </Cards>
       ) : null}
     </details>
   );

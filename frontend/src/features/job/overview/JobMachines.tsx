@@ -9,6 +9,7 @@ import { laneOfJob, lanesOf, productiveShare, type Share } from "../../../charts
 import { useServerClock, useTopic } from "../../../live/LiveProvider";
 import type { JobRow } from "../../../live/rows";
 import { type JobTopicState, MACHINES } from "../../../live/topics";
+import { Card } from "../../../ui/Cards";
 import { decimal, NONE, percent } from "../../../ui/words/format";
 
 const WINDOW_MS = 120_000;
@@ -27,15 +28,17 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
     .map(({ name, totals }) => ({ name, shares: totals.map(shareOf) }));
   const together = ledger?.totals.map(shareOf) ?? [];
   return (
-    <section className="card span">
-      <div className="card-head">
-        <h2>Machines</h2>
-        <span className="muted" data-testid="productive">
+    <Card
+      title="Machines"
+      note={
+        <span data-testid="productive">
           {productiveSaid(ledger?.productive_share ?? null, numComputing)} of the time{" "}
           {isOver ? "from the job's start to its end" : "since the job started"}
           {fillSaid(ledger?.occupancy ?? null, ledger?.waiting_per_slot ?? null)}
         </span>
-      </div>
+      }
+      className="span"
+    >
       {isOver ? null : <JobLanes live={live} />}
       {ledgers.length === 0 ? (
         <p className="none">No machine has worked on this job yet.</p>
@@ -49,7 +52,7 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
       )}
       {ledgers.length === 0 ? null : <DrawnKinds shown={new Set(ledgers.flatMap(({ shares }) => shares.map(keyOf)))} />}
       {ledgers.length === 0 ? null : <Legend />}
-    </section>
+    </Card>
   );
 }
 

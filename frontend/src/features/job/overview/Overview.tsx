@@ -1,10 +1,13 @@
 // Overview of a job: summary, reward, where the machines' time goes, and every metric.
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { useJob } from "../../../api/queries";
 import type { XKind } from "../../../charts/lines/axis";
 import { ChartCard } from "../../../charts/lines/ChartCard";
 import { useChartView } from "../../../charts/lines/zoom";
+import { Button } from "../../../ui/Button";
+import { Cards } from "../../../ui/Cards";
 import { Segments } from "../../../ui/fields/Segments";
+import { oneOf, useViewState } from "../../../ui/useViewState";
 import { decimal } from "../../../ui/words/format";
 import { DatasetCard } from "../dataset/Dataset";
 import { hasHeldOutTasks } from "../evaluations/evaluation";
@@ -30,12 +33,13 @@ import { OfflineTiles } from "./OfflineTiles";
 import { Tiles } from "./Tiles";
 
 const AXES = ["by update", "by time"] as const;
+const X_KIND = oneOf<XKind>(["update", "time"]);
 /** The metrics whose charts span the page. */
 const WIDE = "reward/mean,train/loss";
 const threeDigits = (value: number | null) => decimal(value, 3);
 
 export function Overview({ jobId, job, live }: TabProps) {
-  const [xKind, setXKind] = useState<XKind>("update");
+  const [xKind, setXKind] = useViewState("axis", X_KIND);
   const view = useChartView(xKind);
   const rewards = useMemo(() => rewardsOf(live.rewards), [live.rewards]);
   const range = useMemo(() => stepsShown(view.range, xKind, rewards), [view.range, xKind, rewards]);
@@ -61,9 +65,7 @@ export function Overview({ jobId, job, live }: TabProps) {
       )}
       <div className="chart-toolbar">
         {view.range ? (
-          <button type="button" className="button" onClick={() => view.onRange(null)}>
-            Reset zoom
-          </button>
+          <Button onClick={() => view.onRange(null)}>Reset zoom</Button>
         ) : (
           <span className="muted self-center">Drag across a chart to zoom in.</span>
         )}
@@ -77,7 +79,7 @@ export function Overview({ jobId, job, live }: TabProps) {
           />
         )}
       </div>
-      <div className="charts">
+      <Cards className="charts">
         {dataset ? (
           <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide view={view} />
         ) : (
@@ -111,7 +113,7 @@ export function Overview({ jobId, job, live }: TabProps) {
           .map(({ title, note, data }) => (
             <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} view={view} />
           ))}
-      </div>
+      </Cards>
       <OtherCharts title="All other metrics" charts={others} place={place} xKind={xKind} view={view} />
     </>
   );

@@ -1,51 +1,42 @@
 // Says how much memory of a device the job's model needs in each role, and what for.
 import type { Schemas } from "../../../api/client";
+import { Card } from "../../../ui/Cards";
+import type { Columns } from "../../../ui/table/columns";
+import { Table } from "../../../ui/table/Table";
 import { bytes, plural } from "../../../ui/words/format";
 
 type Memory = Schemas["MemoryOutput"];
-type Need = NonNullable<Memory["rollout"]>;
+type Need = Memory["train"] & { name: string };
 
 export function MemoryNeeds({ memory }: { memory: Memory }) {
+  const trainer = { ...memory.train, name: "trainer" };
+  const rows = memory.rollout === null ? [trainer] : [{ ...memory.rollout, name: "engine" }, trainer];
   return (
-    <section className="card" data-testid="memory">
-      <div className="card-head">
-        <h2>Memory of each device</h2>
-        <span className="muted">estimated from the model's shape; a device with less than "at least" is not used</span>
-      </div>
-      <table className="table">
-        <thead>
-          <tr>
-            <th scope="col">Role</th>
-            <th scope="col" className="number">
-              At least
-            </th>
-            <th scope="col" className="number">
-              Usually
-            </th>
-            <th scope="col">Of which</th>
-          </tr>
-        </thead>
-        <tbody>
-          {memory.rollout === null ? null : <NeedRow name="engine" need={memory.rollout} />}
-          <NeedRow name="trainer" need={memory.train} />
-        </tbody>
-      </table>
-    </section>
+    <Card
+      title="Memory of each device"
+      note={'estimated from the model\'s shape; a device with less than "at least" is not used'}
+      className="flush"
+      testId="memory"
+    >
+      <Table rows={rows} columns={COLUMNS} keyOf={(need) => need.name} frame="inside" />
+    </Card>
   );
 }
 
-function NeedRow({ name, need }: { name: string; need: Need }) {
-  const shared = need.num_devices > 1 ? ` on each of ${plural(need.num_devices, "device")}` : "";
-  const parts = need.parts.filter((part) => part.num_bytes > 0);
-  return (
-    <tr>
-      <td>
-        {name}
-        {shared}
-      </td>
-      <td className="number">{bytes(need.least_bytes)}</td>
-      <td className="number">{bytes(need.usual_bytes)}</td>
-      <td className="why">{parts.map((part) => `${bytes(part.num_bytes)} ${part.name}`).join(", ")}</td>
-    </tr>
-  );
-}
+const COLUMNS: Columns<Need> = [
+  {
+    head: "Role",
+    cell: ({ name, num_devices }) => (num_devices > 1 ? `${name} on each of ${plural(num_devices, "device")}` : name),
+  },
+  { head: "At least", isNumber: true, cell: (need) => bytes(need.least_bytes) },
+  { head: "Usually", isNumber: true, cell: (need) => bytes(need.usual_bytes) },
+  {
+    head: "Of which",
+    className: "why",
+    cell: ({ parts }) =>
+      parts
+        .filter((part) => part.num_bytes > 0)
+        .map((part) => `${bytes(part.num_bytes)} ${part.name}`)
+        .join(", "),
+  },
+];

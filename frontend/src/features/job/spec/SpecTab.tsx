@@ -1,16 +1,19 @@
 // The job spec as submitted, and with every default filled in.
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { useJob } from "../../../api/queries";
+import { Cards } from "../../../ui/Cards";
 import { CopyButton } from "../../../ui/CopyButton";
 import { Segments } from "../../../ui/fields/Segments";
+import { oneOf, useViewState } from "../../../ui/useViewState";
 import type { TabProps } from "../tab";
 import { MemoryNeeds } from "./MemoryNeeds";
 
 const FORMS = ["with all defaults", "as submitted"] as const;
+const FORM = oneOf(FORMS);
 
 export function SpecTab({ jobId }: TabProps) {
-  const [isResolved, setResolved] = useState(true);
+  const [form, setForm] = useViewState("form", FORM);
+  const isResolved = form === FORMS[0];
   const job = useJob(jobId).data;
   const spec = isResolved ? job?.spec : job?.spec_submitted;
   const text = useQuery({
@@ -20,17 +23,11 @@ export function SpecTab({ jobId }: TabProps) {
     staleTime: Number.POSITIVE_INFINITY,
   }).data;
   return (
-    <div className="stack">
+    <Cards>
       {job?.memory ? <MemoryNeeds memory={job.memory} /> : null}
       <section className="card">
         <div className="card-head">
-          <Segments
-            legend="Spec form"
-            values={FORMS}
-            value={isResolved ? FORMS[0] : FORMS[1]}
-            onChange={(form) => setResolved(form === FORMS[0])}
-            isSmall
-          />
+          <Segments legend="Spec form" values={FORMS} value={form} onChange={setForm} isSmall />
           <span className="end">
             <CopyButton text={text ?? ""} label="Copy the YAML" />
           </span>
@@ -39,6 +36,6 @@ export function SpecTab({ jobId }: TabProps) {
           {text}
         </pre>
       </section>
-    </div>
+    </Cards>
   );
 }

@@ -1,5 +1,6 @@
 // Moves back and forth through the pages of a list, and shows the current position.
-import { integer } from "./words/format";
+import { Button } from "../Button";
+import { integer } from "../words/format";
 
 interface Props {
   offset: number;
@@ -15,20 +16,15 @@ export function Pager({ offset, limit, count, onMove, words = ["Newer", "Older"]
   const last = Math.min(offset + limit, count);
   return (
     <nav className="pager" aria-label="Pages">
-      <button
-        type="button"
-        className="button"
-        disabled={offset === 0}
-        onClick={() => onMove(Math.max(0, offset - limit))}
-      >
+      <Button disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - limit))}>
         {words[0]}
-      </button>
+      </Button>
       <span className="muted">
         {integer(Math.min(offset + 1, count))}–{integer(last)} of {integer(count)}
       </span>
-      <button type="button" className="button" disabled={last >= count} onClick={() => onMove(offset + limit)}>
+      <Button disabled={last >= count} onClick={() => onMove(offset + limit)}>
         {words[1]}
-      </button>
+      </Button>
     </nav>
   );
 }
