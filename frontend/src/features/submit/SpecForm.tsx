@@ -1,8 +1,9 @@
 // The form: one section per part of the spec, one input per field. An empty input shows its default as placeholder.
 import { type ReactNode, useId } from "react";
-import type { Field, Section } from "./fields";
+import { Field } from "../../ui/form/Field";
+import type { Path, Section, Field as SpecFieldFacts } from "./fields";
 import { JobPicker } from "./JobPicker";
-import { fallbackIn, parsed, type Spec, shown, valueAt, withValue } from "./spec";
+import { fallbackIn, parsed, type Spec, shown, valueAt } from "./spec";
 import { UploadButton } from "./UploadButton";
 
 interface Props {
@@ -10,7 +11,7 @@ interface Props {
   spec: Spec;
   faults: ReadonlyMap<string, string>;
   project: string;
-  onChange: (spec: Spec) => void;
+  onChange: (path: Path, value: unknown) => void;
 }
 
 export function SpecForm({ sections, spec, faults, project, onChange }: Props) {
@@ -33,7 +34,7 @@ export function SpecForm({ sections, spec, faults, project, onChange }: Props) {
                   value={valueAt(spec, field.path)}
                   fault={faults.get(field.path.join("."))}
                   project={project}
-                  onChange={(value) => onChange(withValue(spec, field.path, value))}
+                  onChange={(value) => onChange(field.path, value)}
                 />
               ))}
             </div>
@@ -51,7 +52,7 @@ function summaryOf(section: Section, spec: Spec): string {
 }
 
 interface FieldProps {
-  field: Field;
+  field: SpecFieldFacts;
   fallback: unknown;
   value: unknown;
   fault: string | undefined;
@@ -60,46 +61,40 @@ interface FieldProps {
 }
 
 function SpecField({ field, fallback, value, fault, project, onChange }: FieldProps) {
-  const id = useId();
-  const helpId = `${id}-help`;
-  const text = shown(field, value);
-  const common = {
-    id,
-    "aria-describedby": helpId,
-    "aria-invalid": fault !== undefined,
-    "aria-required": field.isRequired,
-    className: "input",
-    list: field.kind === "name" ? `${id}-names` : undefined,
-  };
+  const namesId = useId();
   const isLong = field.kind === "lines";
+  const label = (
+    <>
+      {field.label} {field.unit ? <span className="muted">({field.unit})</span> : null}
+      {field.isRequired ? <span className="required"> required</span> : null}
+    </>
+  );
   return (
-    <div className={isLong || field.upload ? "spec-field full" : "spec-field"} data-field={field.path.join(".")}>
-      <label htmlFor={id}>
-        {field.label} {field.unit ? <span className="muted">({field.unit})</span> : null}
-        {field.isRequired ? <span className="required"> required</span> : null}
-      </label>
-      <div className="input-row">
-        {field.kind === "choice" || field.kind === "flag" ? (
-          <select {...common} value={text} onChange={(event) => onChange(parsed(field, event.target.value))}>
-            {field.isRequired ? null : <option value="">{String(fallback ?? "")} (default)</option>}
-            {field.choices.map((choice) => (
-              <option key={choice}>{choice}</option>
-            ))}
-          </select>
-        ) : isLong ? (
-          <LinesInput field={field} value={value} common={common} onChange={onChange} />
-        ) : (
-          <TextInput field={field} fallback={fallback} text={text} common={common} onChange={onChange} />
-        )}
-        {field.kind === "name" ? <Suggestions id={`${id}-names`} names={field.choices} /> : null}
-        {field.hasJobs ? <JobPicker value={value} onChange={onChange} /> : null}
-        {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
-      </div>
-      {fault ? <p className="fault">{fault}</p> : null}
-      <p id={helpId} className="help">
-        {withCode([field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" "))}
-      </p>
-    </div>
+    <Field
+      label={label}
+      help={withCode([field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" "))}
+      fault={fault}
+      className={isLong || field.upload ? "spec-field full" : "spec-field"}
+      name={field.path.join(".")}
+    >
+      {(tied) => {
+        const common = { ...tied, "aria-required": field.isRequired, className: "input" };
+        return (
+          <div className="input-row">
+            {field.kind === "choice" || field.kind === "flag" ? (
+              <ChoiceInput {...{ field, fallback, value, common, onChange }} />
+            ) : isLong ? (
+              <LinesInput {...{ field, value, common, onChange }} />
+            ) : (
+              <TextInput {...{ field, fallback, value, common, onChange }} list={namesId} />
+            )}
+            {field.kind === "name" ? <Suggestions id={namesId} names={field.choices} /> : null}
+            {field.hasJobs ? <JobPicker value={value} onChange={onChange} /> : null}
+            {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
+          </div>
+        );
+      }}
+    </Field>
   );
 }
 
@@ -114,46 +109,62 @@ function Suggestions({ id, names }: { id: string; names: readonly string[] }) {
 }
 
 interface InputProps {
-  field: Field;
+  field: SpecFieldFacts;
+  value: unknown;
   common: Record<string, unknown>;
   onChange: (value: unknown) => void;
 }
 
+function ChoiceInput({ field, fallback, value, common, onChange }: InputProps & { fallback: unknown }) {
+  return (
+    <select {...common} value={shown(field, value)} onChange={({ target }) => onChange(parsed(field, target.value))}>
+      {field.isRequired ? null : <option value="">{String(fallback ?? "")} (default)</option>}
+      {field.choices.map((choice) => (
+        <option key={choice}>{choice}</option>
+      ))}
+    </select>
+  );
+}
+
 /** Keeps the text as typed while its value is unchanged, because "1.", "0.90" or a trailing comma may be unfinished. */
-function TextInput({ field, fallback, text, common, onChange }: InputProps & { fallback: unknown; text: string }) {
+function useTyped({ field, value, onChange }: Omit<InputProps, "common">) {
+  const text = shown(field, value);
+  return {
+    defaultValue: text,
+    ref: (element: HTMLInputElement | HTMLTextAreaElement | null) => {
+      // Show changes made in the editor, unless the typed text already means the same.
+      if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
+    },
+    onChange: ({ target }: { target: { value: string } }) => onChange(parsed(field, target.value)),
+  };
+}
+
+function TextInput({ fallback, common, list, ...typed }: InputProps & { fallback: unknown; list: string }) {
+  const { field } = typed;
   return (
     <input
       {...common}
+      {...useTyped(typed)}
+      list={field.kind === "name" ? list : undefined}
       inputMode={field.kind === "integer" ? "numeric" : field.kind === "number" ? "decimal" : "text"}
       placeholder={placeholderOf(field, fallback)}
-      key={`${field.path.join(".")}`}
-      defaultValue={text}
-      ref={(element) => {
-        // Show changes made in the editor, unless the typed text already means the same.
-        if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
-      }}
-      onChange={(event) => onChange(parsed(field, event.target.value))}
     />
   );
 }
 
-function LinesInput({ field, value, common, onChange }: InputProps & { value: unknown }) {
-  const text = shown(field, value);
+function LinesInput({ common, ...typed }: InputProps) {
+  const isCommand = typed.field.path.at(-1) === "command";
   return (
     <textarea
       {...common}
+      {...useTyped(typed)}
       rows={3}
-      placeholder={field.path.at(-1) === "command" ? "One argument per line" : "One per line"}
-      defaultValue={text}
-      ref={(element) => {
-        if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
-      }}
-      onChange={(event) => onChange(parsed(field, event.target.value))}
+      placeholder={isCommand ? "One argument per line" : "One per line"}
     />
   );
 }
 
-function placeholderOf(field: Field, fallback: unknown): string {
+function placeholderOf(field: SpecFieldFacts, fallback: unknown): string {
   if (fallback !== undefined && fallback !== null) return shown(field, fallback);
   if (field.upload === "archive") return "artifact://…, hub://… or a path on the server";
   if (field.upload) return "artifact://… or a path on the server";

@@ -3,7 +3,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
-import { parse, stringify } from "yaml";
 import { ApiProblem, api, bodyOf } from "../../api/client";
 import { queryClient, useJob, useMe } from "../../api/queries";
 import { chosenProject, type MyProject } from "../../pickers/ProjectPicker";
@@ -11,11 +10,11 @@ import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { isMapping } from "../../values/guards";
 import { sections, sectionsFor, withInstalled } from "./fields";
 import { useInstalledNames } from "./queries";
 import { SpecForm } from "./SpecForm";
 import { faultsByField, isOffline, type Spec } from "./spec";
+import { type Draft, draftOf, withText, withValue } from "./specText";
 import { imitationOf, rolloutJob, STARTER_SPECS, starterSpecOf } from "./starterSpecs";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -37,17 +36,10 @@ function FromJob({ jobId, begin }: { jobId: string; begin: (job: JobDetail) => S
   return job.data ? <Submit starter={begin(job.data)} /> : <Loading what="Loading job" />;
 }
 
-interface Draft {
-  spec: Spec;
-  text: string;
-  /** Why the text is not a valid spec. The form keeps the last valid one. */
-  fault: string;
-}
-
 function Submit({ starter }: { starter: Spec }) {
   useTitle("New job");
   const navigate = useNavigate();
-  const [draft, setDraft] = useState<Draft>(() => ofSpec(starter));
+  const [draft, setDraft] = useState<Draft>(() => draftOf(starter));
   const [others, setOthers] = useState<Record<string, Draft>>({});
   const [asked, setAsked] = useState("");
   const writable = useMe().data?.projects.filter((one) => one.may_write) ?? [];
@@ -76,7 +68,7 @@ function Submit({ starter }: { starter: Spec }) {
     setDraft(
       known
         ? known
-        : ofSpec({ ...STARTER_SPECS.find((one) => one.title === title)?.begin(), name: nameOf(draft.spec) }),
+        : draftOf({ ...STARTER_SPECS.find((one) => one.title === title)?.begin(), name: nameOf(draft.spec) }),
     );
     send.reset();
   };
@@ -123,7 +115,7 @@ function Submit({ starter }: { starter: Spec }) {
           spec={draft.spec}
           faults={faults}
           project={project}
-          onChange={(spec) => setDraft(ofSpec(spec))}
+          onChange={(path, value) => setDraft((old) => withValue(old, path, value))}
         />
         <section className="card yaml-card" aria-label="The job as YAML">
           <div className="card-head">
@@ -131,7 +123,7 @@ function Submit({ starter }: { starter: Spec }) {
             <span className="muted">omitted fields use their defaults</span>
           </div>
           <Suspense fallback={<Loading what="Loading editor" />}>
-            <YamlEditor text={draft.text} onChange={(text) => setDraft((old) => ofText(text, old))} />
+            <YamlEditor text={draft.text} onChange={(text) => setDraft((old) => withText(old, text))} />
           </Suspense>
           {draft.fault ? (
             <p className="fault" role="alert">
@@ -162,21 +154,6 @@ function StarterSpec({ isOffline, onChange }: StarterSpecProps) {
 
 function nameOf(spec: Spec): string {
   return typeof spec.name === "string" ? spec.name : "";
-}
-
-function ofSpec(spec: Spec): Draft {
-  return { spec, text: stringify(spec), fault: "" };
-}
-
-function ofText(text: string, old: Draft): Draft {
-  try {
-    const spec: unknown = parse(text) ?? {};
-    if (isMapping(spec)) return { spec, text, fault: "" };
-    return { ...old, text, fault: "A job spec must be a mapping of keys to values." };
-  } catch (error) {
-    if (error instanceof Error) return { ...old, text, fault: error.message.split("\n")[0] ?? "" };
-    throw error;
-  }
 }
 
 /** After a refusal, focuses the first field with an error. */

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { itemAt } from "../../values/columns";
 import { type Field, sections, withInstalled } from "./fields";
-import { fallbackIn, faultsByField, parsed, shown, valueAt, withValue } from "./spec";
+import { fallbackIn, faultsByField, parsed, shown } from "./spec";
 
 const all = sections().flatMap((section) => section.fields);
 const field = (name: string): Field =>
@@ -59,13 +59,6 @@ it("suggests installed names as well as built-in ones", () => {
   expect(choices("environment.name")).toEqual([...field("environment.name").choices, "chess"]);
   expect(choices("environment.reward")).toEqual(["exact_answer"]);
   expect(choices("model.dtype")).toEqual(["float32", "bfloat16"]);
-});
-
-it("sets a value, and removes it together with a section that becomes empty", () => {
-  const spec = withValue({ name: "a" }, ["train", "num_updates"], 5);
-  expect(spec).toEqual({ name: "a", train: { num_updates: 5 } });
-  expect(valueAt(spec, ["train", "num_updates"])).toBe(5);
-  expect(withValue(spec, ["train", "num_updates"], undefined)).toEqual({ name: "a" });
 });
 
 it("shows the default that applies given the other fields", () => {

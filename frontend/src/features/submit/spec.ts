@@ -13,20 +13,6 @@ export function valueAt(spec: Spec, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (isMapping(value) ? value[key] : undefined), spec);
 }
 
-/** Sets a value. Undefined removes it, together with any section that becomes empty. */
-export function withValue(spec: Spec, path: Path, value: unknown): Spec {
-  const [key, ...rest] = path;
-  if (key === undefined) return spec;
-  const { [key]: old, ...others } = spec;
-  const next = rest.length === 0 ? value : emptyToNothing(withValue(isMapping(old) ? old : {}, rest, value));
-  if (next === undefined) return others;
-  return key in spec ? { ...spec, [key]: next } : { ...spec, [key]: next };
-}
-
-function emptyToNothing(section: Spec): Spec | undefined {
-  return Object.keys(section).length === 0 ? undefined : section;
-}
-
 /** The default that the platform uses if the field is omitted from this spec. */
 export function fallbackIn(spec: Spec, field: Field): unknown {
   const isGiven = (name: string) => (valueAt(spec, [...field.path.slice(0, -1), name]) ?? null) !== null;

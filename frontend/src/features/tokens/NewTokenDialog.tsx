@@ -15,7 +15,8 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
   const me = useMe().data;
   const projects = me?.projects.filter((project) => project.role !== "viewer") ?? [];
   const [name, setName] = useState("");
-  const [project, setProject] = useState(projects[0]?.slug ?? INSTALLATION);
+  const [picked, setPicked] = useState<string>();
+  const project = picked ?? projects[0]?.slug ?? INSTALLATION;
   const [scopes, setScopes] = useState<ReadonlySet<Scope>>(DEFAULT_SCOPES);
   const [days, setDays] = useState(String(DEFAULT_DAYS));
   const offered = scopesFor(project === INSTALLATION);
@@ -56,7 +57,7 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
         label="Project"
         value={project}
         options={me?.is_staff ? [...options, installation] : options}
-        onChange={setProject}
+        onChange={setPicked}
       />
       <FieldGroup
         label="Scopes"
