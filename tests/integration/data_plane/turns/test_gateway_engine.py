@@ -87,8 +87,8 @@ async def test_a_stream_stays_open_across_an_update_and_each_token_has_its_versi
 @pytest.mark.parametrize(
     "environ,words",
     [
-        ({}, "DATABASE_URL must be a postgresql:// address"),
-        ({"DATABASE_URL": "postgresql:///x"}, "SEAMLESSFLOW_SECRET_KEY must have at least"),
+        ({}, "DATABASE_URL is not set; accepted: postgresql://"),
+        ({"DATABASE_URL": "postgresql:///x"}, "SEAMLESSFLOW_SECRET_KEY is not set; accepted: at least"),
     ],
 )
 def test_missing_settings_are_named_at_start(environ: dict[str, str], words: str) -> None:
