@@ -106,6 +106,8 @@ class _Admission:
     missing: dict[UUID, tuple[Role, ...]] = field(default_factory=dict)
     firsts: dict[UUID, JobView] = field(default_factory=dict)
     standings: list[Standings] = field(default_factory=list)
+    claimed: list[JobView] = field(default_factory=list)  # those at work that got engines beside their floors
+    _claimed_before: dict[UUID, tuple[JobView, ...]] = field(default_factory=dict)
     _held_by: dict[UUID, int] = field(default_factory=lambda: defaultdict(int))
 
     def enter(self, job: JobView, standings: Standings) -> None:
@@ -125,7 +127,12 @@ class _Admission:
                 self.incomplete.append(job)
         elif job.project_id not in self.firsts and _fits_later(self.fleet, self.homes, job):
             self.firsts[job.project_id] = job
+            self._claimed_before[job.id] = tuple(self.claimed)
             self.book.keep_for(job, self.book.reserve(job))
+
+    def claimed_before(self, first: JobView) -> Sequence[JobView]:
+        """Return the jobs whose claims came before the first that waits, one for each engine."""
+        return self._claimed_before[first.id]
 
     def contending(self, first: JobView) -> set[UUID]:
         """Return the admitted jobs that use what the first lacks, or could make room for those that do."""
@@ -194,6 +201,7 @@ def _admit(
         while (waiting := standings.next_waiting()) is not None:
             for claim in standings.claims_before(waiting):
                 if admission.book.claim(claim):
+                    admission.claimed.append(claim)
                     standings.enter(claim, 1)
             admission.enter(waiting, standings)
         standings.close()
@@ -219,12 +227,21 @@ def _reach(fleet: Fleet, job: JobView) -> frozenset[int]:
 
 
 def _fits(
-    fleet: Fleet, homes: Homes, staying: Sequence[JobView], job: JobView, *, num_claims: int = 0
+    fleet: Fleet,
+    homes: Homes,
+    staying: Sequence[JobView],
+    job: JobView,
+    *,
+    claimed: Sequence[JobView] = (),
+    num_claims: int = 0,
 ) -> bool:
-    """Whether the job's floor, or so many engines more for it, fit beside the floors of those that stay."""
+    """Whether the job's floor, or so many engines more for it, fit beside the floors of those that stay and what was
+    `claimed` beside them."""
     book = _Book(fleet, homes)
     if any(book.enter(one) for one in staying):
         return False
+    for one in claimed:
+        book.claim(one)
     if not num_claims:
         return not book.enter(job)
     return all(book.claim(job) for _ in range(num_claims))

@@ -37,10 +37,18 @@ class Admitted(Protocol):
     @property
     def standings(self) -> Sequence[Standings]: ...
     def contending(self, first: JobView) -> Collection[UUID]: ...
+    def claimed_before(self, first: JobView) -> Sequence[JobView]: ...
 
 
 class Fits(Protocol):
-    def __call__(self, staying: Sequence[JobView], job: JobView, *, num_claims: int = 0) -> bool: ...
+    def __call__(
+        self,
+        staying: Sequence[JobView],
+        job: JobView,
+        *,
+        claimed: Sequence[JobView] = (),
+        num_claims: int = 0,
+    ) -> bool: ...
 
 
 def rotating(found: Admitted, fits: Fits, at_work: Collection[UUID]) -> dict[UUID, JobView]:
@@ -125,11 +133,14 @@ class _Search:
         contending = found.contending(first)
         self.standings, self.first = standings, first
         self.own = [job for job in own if job.id in contending]
-        self._admitted, self._fits = found.admitted, fits
+        self._admitted, self._claimed, self._fits = found.admitted, found.claimed_before(first), fits
 
     def suffices(self, leaving: Collection[UUID]) -> bool:
+        """Whether the first fits once those have left. Engines that others claimed before it remain theirs: without
+        them it might seem to fit beside all, and nobody would give way."""
         staying = [job for job in self._admitted if job.id not in leaving]
-        return self._fits(staying, self.first)
+        claimed = [job for job in self._claimed if job.id not in leaving]
+        return self._fits(staying, self.first, claimed=claimed)
 
     def candidates(self) -> Iterator[JobView]:
         """Yield who may give way, in the order in which they do."""

@@ -76,6 +76,19 @@ def test_equal_projects_with_one_machine_each_do_not_swap_them_at_each_publicati
     assert not decide(snapshot).decisions
 
 
+def test_engines_that_another_project_claimed_before_are_no_reason_that_nobody_gives_way() -> None:
+    """The job that waits fits beside the floors alone, but not beside them and the engine that the other project has
+    by its part: so a job of its own project gives way after its quantum."""
+    overdue = QUANTUM_S + OVERDUE_S + 1
+    first, second = (job(number, THEIRS, admitted_s=overdue) for number in (1, 2))
+    ours = job(9, OURS, engines_wanted=2, admitted_s=overdue)
+    waiting = queued(3, THEIRS, waiting_s=100 * QUANTUM_S)
+    machines = [machine(n, holder) for n, holder in enumerate((first, second, ours, ours))]
+    snapshot = Snapshot(machines=tuple(machines), jobs=(first, second, waiting, ours))
+    assert len(drained(snapshot)) == 1
+    assert drained(snapshot)[0] in {"m0", "m1"}
+
+
 def test_the_priority_of_a_member_takes_nothing_from_another_project() -> None:
     ours = job(1, OURS, published_s=0.5)
     greedy = [queued(number, THEIRS, priority=100) for number in (2, 3)]
