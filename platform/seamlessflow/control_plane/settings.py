@@ -136,12 +136,6 @@ DATABASES = {
         "OPTIONS": _options,
     }
 }
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [EVENTS_URL], "prefix": "seamlessflow"},
-    }
-}
 
 MODE = _exposure.mode
 ALLOWED_HOSTS = _exposure.allowed_hosts

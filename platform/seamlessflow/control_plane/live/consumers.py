@@ -47,8 +47,7 @@ _log = logging.getLogger(__name__)
 class LiveConsumer(AsyncWebsocketConsumer):
     """One live socket. `_read` holds the last delta sent on each topic; frames up to it are not repeated."""
 
-    # None of Channels' layers: each would hold a connection per socket, and end the socket when the broker goes.
-    channel_layer_alias = "none"
+    # Without a layer of Channels, which would need a connection per socket and end the socket when the broker goes.
 
     async def connect(self) -> None:
         self._mailbox = Mailbox()
