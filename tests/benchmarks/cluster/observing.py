@@ -142,7 +142,7 @@ class Observer:
 
     def _steps(self, first_version: int, last_version: int) -> Mapping[str, float]:
         """Return sums over the window's training steps, by metric; the staleness is summed over tokens."""
-        columns = self._client.job_part(self._job, "metrics", since_step=first_version + 1)["metrics"]
+        columns = self._client.job_part(self._job, "metrics", **{"from": first_version + 1})["metrics"]
         by_step = {
             name: {
                 step: value

@@ -63,7 +63,6 @@ class JobMetricsApi(ProjectApi):
             OpenApiParameter("names", description="Names of metrics, separated by commas. Default: all."),
             OpenApiParameter("from", OpenApiTypes.INT, description="First step. Default: 0."),
             OpenApiParameter("to", OpenApiTypes.INT, description="Last step. Default: the newest."),
-            OpenApiParameter("since_step", OpenApiTypes.INT, description="Older name of `from`."),
             OpenApiParameter(
                 "points",
                 enum=[BUCKETS, EXACT],
@@ -127,8 +126,7 @@ def _is_exact(request: Request) -> bool:
 
 
 def _steps(request: Request) -> Steps:
-    older = query_integer(request, "since_step", default=0, maximum=MAX_STEP)
-    first = query_integer(request, "from", default=older, maximum=MAX_STEP)
+    first = query_integer(request, "from", default=0, maximum=MAX_STEP)
     last = query_integer(request, "to", default=MAX_STEP, maximum=MAX_STEP)
     if first > last:
         raise field_error("from", f"{first} is not accepted; accepted: at most `to`, which is {last}")

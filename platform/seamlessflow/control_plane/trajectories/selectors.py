@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import zstandard
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import ApplicationError, not_found
@@ -114,11 +114,6 @@ def version_spans_decode(flat: list[int] | None, *, num_tokens: int) -> list[Ver
     pairs = list(zip((flat or [])[::2], (flat or [])[1::2], strict=True))
     ends = [*(start for start, _ in pairs[1:]), num_tokens][: len(pairs)]
     return [VersionSpan(start, end, version) for (start, version), end in zip(pairs, ends, strict=True)]
-
-
-def group_state_counts(*, job: Job) -> dict[str, int]:
-    rows = RolloutGroup.objects.filter(job=job).order_by().values("state").annotate(number=Count("id"))
-    return {row["state"]: row["number"] for row in rows}
 
 
 def _prompts(prompt_ids: list[UUID]) -> dict[UUID, bytes]:

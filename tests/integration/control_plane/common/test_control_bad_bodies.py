@@ -284,7 +284,7 @@ def test_an_empty_file_of_tasks_and_a_task_with_a_nul_are_refused(cast: Cast) ->
     "query",
     [
         "jobs?limit=0", "jobs?limit=x", "jobs?offset=-1", "jobs?offset=99999999999999999999", "jobs?state=nowhere",
-        "jobs?state=a%00b", "jobs/{job}/metrics?names=a%00b", "jobs/{job}/metrics?since_step=1e3",
+        "jobs?state=a%00b", "jobs/{job}/metrics?names=a%00b", "jobs/{job}/metrics?from=1e3",
         "jobs/{job}/groups?state=nowhere", "machines/{machine}/ledger?since=0001-01-01T00:00:00Z",
         "machines/{machine}/ledger?until=0001-01-01T00:00:00Z", "machines/{machine}/ledger?since=yesterday",
         "machines/{machine}/ledger?since=2026-13-01T00:00:00Z", "phases/{phase}/logs?offset=-1",

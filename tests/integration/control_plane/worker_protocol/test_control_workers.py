@@ -476,7 +476,7 @@ def test_metrics_of_a_phase_are_readable_as_columns(cast: Cast) -> None:
         body = msgspec.json.encode({"step": step, "values": {"reward/mean": step / 2, "loss": 1.0}})
         assert worker_post("metrics", body, secret=credential).status_code == 204
 
-    path = f"jobs/{show_id(IdKind.JOB, job.id)}/metrics?names=reward/mean&since_step=1"
+    path = f"jobs/{show_id(IdKind.JOB, job.id)}/metrics?names=reward/mean&from=1"
     shown = json.loads(cast.owner.call("GET", path).content)
 
     assert list(shown["metrics"]) == ["reward/mean"]

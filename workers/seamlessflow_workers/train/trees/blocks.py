@@ -71,11 +71,6 @@ class TreeBlocks:
         return found
 
     @property
-    def num_pairs(self) -> int:
-        """The number of computed query-key pairs, if causal blocks skip their upper half."""
-        return int((self.layout.positions + 1).sum())
-
-    @property
     def num_path_tokens_max(self) -> int:
         return int(self.layout.positions.max()) + 1
 

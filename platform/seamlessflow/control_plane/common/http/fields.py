@@ -68,7 +68,3 @@ class SessionIdConverter(_IdConverter):
 
 class TokenIdConverter(_IdConverter):
     kind = IdKind.TOKEN
-
-
-class ArtifactIdConverter(_IdConverter):
-    kind = IdKind.ARTIFACT
