@@ -18,12 +18,13 @@ def reward_problem(reward: float) -> str | None:
 
 def number_read(value: object) -> float:
     """Return a number of any library's kind as a float; a truth value counts as 1 or 0. Raises ValueError."""
-    if hasattr(type(value), "__float__"):
-        try:
-            return float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError, RuntimeError):  # of arrays with several numbers
-            pass
-    raise ValueError(f"must be a number, got {value!r}")
+    refusal = f"must be a number, got {value!r}"
+    if not hasattr(type(value), "__float__"):
+        raise ValueError(refusal)
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # of arrays with several numbers
+        raise ValueError(refusal) from error
 
 
 def reward_read(value: object) -> float:
