@@ -3,6 +3,9 @@
 Takes variables, each with its default, what it accepts and what it means; returns typed values. Invariants: a variable
 that is missing or cannot be used is named with its value and the accepted ones, and the value of a secret is never
 shown; an empty variable counts as a missing one. `docs/settings.md` is generated from the same variables.
+
+pydantic-settings would read the values, but these messages name the accepted values and hide secrets. A limit that no
+operator has needed to change is a constant, not a variable.
 """
 
 from collections.abc import Callable, Mapping

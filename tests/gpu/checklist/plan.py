@@ -2,6 +2,12 @@
 
 Invariants (tests/unit/checklist): a part lasts at most 9 minutes and all numbered parts together at most 28, whatever
 their items do; each item that computes by itself names its sizes for a GPU and, small ones, for a processor.
+
+A GPU is available for minutes, on a new machine without a network, with a torch that others chose. So each item is a
+process with a limit, the runner needs the standard library only, and vLLM (several GB, not carried) runs last where it
+is installed. Warnings are no errors here, because another torch warns of other things. Assertions are about equality
+and bytes, never about time. States are compared by checksums, not by training on: a GPU's kernels may add in another
+order each time.
 """
 
 from collections.abc import Mapping

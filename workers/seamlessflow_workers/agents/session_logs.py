@@ -3,6 +3,10 @@
 In: logs that sessions of one phase write. A log is sent when its session has ended, and before that after FIRST_S and
 then ever less often, so that a session of any length is sent a few dozen times. Invariants: nothing here delays or ends
 a session; at most MAX_WAITING_BYTES of ended sessions wait, and beyond that the oldest are dropped.
+
+Logs do not go through the gateway, which is on the path of every token. Each report is the whole log so far, so no
+offsets have to agree after a lost report or a restart. One log for all sessions of a phase was rejected, because the
+first error of one agent would be lost between the lines of 255 others.
 """
 
 import asyncio

@@ -3,6 +3,12 @@
 Takes an attempt before its secret is checked and either allows the check or raises `SignInLocked`. Invariants: an
 attempt is counted first and subtracted if it succeeds, so concurrent attempts never exceed a limit; while a counter is
 locked, nothing is written and no password is hashed; a lock leaves one event, however many attempts it refuses.
+
+django-axes counts after the check, so two simultaneous attempts could both be the last one allowed, and has one limit
+for all combinations. django-ratelimit needs a cache that all web processes use and that never loses its contents.
+Failures for one name from many addresses are not added up, because otherwise a stranger could lock anyone out; another
+user behind the same NAT can lock the address. API tokens, session keys and machine tokens have at least 192 bits and
+are not throttled: guessing is hopeless, and refusing a guess is cheap.
 """
 
 import hashlib

@@ -1,6 +1,9 @@
 """Sends a machine's doorbell: a Celery message that only makes the supervisor send its heartbeat at once.
 
 Invariant: a lost doorbell costs latency, never work. So a broker that is down neither blocks nor raises here.
+
+Phases are not Celery tasks: a phase lasts for hours and owns a machine, so a message that is redelivered, lost or
+forged must not affect it. The desired state is in PostgreSQL, and the reply to every heartbeat repeats it.
 """
 
 import logging

@@ -1,7 +1,10 @@
 """Lets a new job continue an older one of its project from the newest checkpoint, optimizer included.
 
 Takes a spec that names the older job (`train.continue_from`). The new job begins with a version 1 and a checkpoint
-before its first batch, whose files are its own; so engines serve what was learned from the first turn on.
+before its first batch, whose files are its own; so engines serve the learned weights from the first turn on. The files
+are hard links (copies where the file system has none): versions and checkpoints never change once they have their
+names, so retention may delete the older job. Only the progress and the manifest are written anew, because they contain
+the numbers of batch and version.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Which of the caller's projects a request concerns: the one that it names, or the only one.
 
 Invariant: nothing ever chooses one of several projects for a caller who named none, because the request may delete or
-change what belongs to another project than the one they mean.
+change what belongs to another project than the one they mean. A default project per account was rejected: it would
+be chosen long before the request that it decides.
 """
 
 from collections.abc import Sequence

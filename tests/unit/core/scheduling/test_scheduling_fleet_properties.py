@@ -137,7 +137,7 @@ def _num_by_project(snapshot: Snapshot) -> Counter[UUID]:
     return num
 
 
-# The same examples each time: among some hundred others is a fault that is known and not mended yet (decision 0090,
+# The same examples each time: among some hundred others is a fault that is known and not mended yet (decision 0052,
 # "Not met": a job behind others of its own project that train in turns on all machines that it may train on).
 @settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(wide_fleets(), st.sampled_from([1, 2, 4]), st.sampled_from([None, 3, 9]), st.booleans())

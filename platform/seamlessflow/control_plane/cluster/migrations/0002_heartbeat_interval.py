@@ -1,4 +1,4 @@
-"""Machines are told how often to send heartbeats, and a heartbeat touches no index (decision 0053)."""
+"""Machines are told how often to send heartbeats, and a heartbeat touches no index (decision 0049)."""
 
 from django.db import migrations, models
 

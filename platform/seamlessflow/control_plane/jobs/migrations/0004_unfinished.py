@@ -1,4 +1,4 @@
-"""Jobs that are not over have an index of their own (decision 0053)."""
+"""Jobs that are not over have an index of their own (decision 0049)."""
 
 from django.conf import settings
 from django.db import migrations, models
