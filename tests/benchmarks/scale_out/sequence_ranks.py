@@ -47,20 +47,20 @@ def tree_of(num_tokens: int) -> TreeLayout:
 def micro_batch_of(tree: TreeLayout, num_sharing: int) -> MicroBatch:
     """Every token behind the prompt is trained."""
     chance = np.random.default_rng(0)
-    places = np.arange(tree.num_tokens // 2, tree.num_tokens)
-    nothing = np.zeros(len(places), dtype=np.float32)
+    token_indices = np.arange(tree.num_tokens // 2, tree.num_tokens)
+    nothing = np.zeros(len(token_indices), dtype=np.float32)
     return MicroBatch(
         token_ids=rows_pad(chance.integers(0, MODEL["vocab_size"], (1, tree.num_tokens)), num_sharing),
-        rows=np.zeros(len(places), dtype=np.int64),
-        columns=tree.predecessors[places],
-        targets=chance.integers(0, MODEL["vocab_size"], len(places)),
+        rows=np.zeros(len(token_indices), dtype=np.int64),
+        columns=tree.predecessors[token_indices],
+        targets=chance.integers(0, MODEL["vocab_size"], len(token_indices)),
         behaviour_logprobs=nothing,
         advantages_positive=nothing,
         advantages_negative=nothing,
         loss_weights=nothing,
-        versions=np.zeros(len(places), dtype=np.int32),
-        places=places,
-        sequences=tree.samples[places],
+        versions=np.zeros(len(token_indices), dtype=np.int32),
+        token_indices=token_indices,
+        sequences=tree.samples[token_indices],
         num_sequences=tree.num_samples,
         tree=tree,
     )

@@ -39,7 +39,7 @@ from seamlessflow_workers.rollout.engine.runner import ModelRunner
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import EngineServer
 from seamlessflow_workers.weights.model_folder import folder_shapes
-from seamlessflow_workers.weights.naming import pieces_of
+from seamlessflow_workers.weights.naming import parameter_views
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner
@@ -323,8 +323,8 @@ class _Models:
         if not path.exists():
             state = _build_model(kind, seed=seed).state_dict()
             shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-            pieces = pieces_of(shapes, folder_shapes(self.folder(kind)))
-            tensors = {name: piece.of(state[piece.parameter]) for name, piece in pieces.items()}
+            views = parameter_views(shapes, folder_shapes(self.folder(kind)))
+            tensors = {name: view.of(state[view.parameter]) for name, view in views.items()}
             save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path)
         return path
 

@@ -1,6 +1,6 @@
 """Writes and reads checkpoints with the trainer's progress; each folder is complete or absent.
 
-`<artifact_root>/<job>/checkpoints/batch-<n>/` holds the engine's state and `progress.json`. It is written as
+`<artifact_root>/<job>/checkpoints/batch-<n>/` has the engine's state and `progress.json`. It is written as
 `.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. So a folder named `batch-<n>` is always
 complete. The last two are kept. The state is written while the trainer goes on: `checkpoint_begin` returns as soon as
 the state may change, and nothing has the name of a checkpoint before `checkpoint_finish`.
@@ -110,7 +110,7 @@ def _explained(saving: Saving) -> Iterator[None]:
 
 
 def progress_read(raw: bytes, checkpoint: str) -> Progress:
-    """Return the progress that a checkpoint holds. Raises CheckpointReadError."""
+    """Return the progress in a checkpoint. Raises CheckpointReadError."""
     try:
         progress = msgspec.json.decode(raw, type=Progress)
     except msgspec.DecodeError as error:
@@ -141,7 +141,7 @@ def _clear_leftovers(checkpoints: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Delete a checkpoint; rename it first, so that a folder with its name is always complete."""
-    with contextlib.suppress(FileNotFoundError):  # a host's cache makes room by removing what the store has
+    with contextlib.suppress(FileNotFoundError):  # a host's cache evicts files that the store has
         shutil.rmtree(folder.rename(folder.with_name(f"{_DELETING_PREFIX}{folder.name}")))
 
 

@@ -1,7 +1,7 @@
 """The control socket of a child: it receives the supervisor's messages and sends reports.
 
-The supervisor holds the other end. When that closes, this process has no purpose and exits at once. Everything on disk
-is written beside its place and renamed, so an abrupt exit loses no more than a kill -9 would.
+The other end is the supervisor's. When that closes, this process has no purpose and exits at once. Everything on disk
+is written beside its path and renamed, so an abrupt exit loses no more than a kill -9 would.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """How the tokenizer of a GGUF file splits text before it merges bytes, where transformers gets it wrong.
 
-Takes the tokenizer that transformers made and the file's metadata; changes the tokenizer in place. A file has only the
+Takes the tokenizer that transformers made and the file's metadata; changes that tokenizer object. A file has only the
 name of its rule (`tokenizer.ggml.pre`), as llama.cpp knows it, and transformers silently takes GPT-2's rule for every
 name that it does not know. Invariant: text becomes the tokens that the model was trained on, or the file is refused.
 """
@@ -15,7 +15,7 @@ MODEL, RULE = "tokenizer.ggml.model", "tokenizer.ggml.pre"
 BYTE_LEVEL = "gpt2"  # a value of MODEL; other vocabularies have no such rule
 # GPT-2's own rule; `default` is what converters write when they know none.
 AS_GPT2 = frozenset({"default", "gpt-2", "jais", "mpt", "olmo", "phi-2", "trillion"})
-# Every digit by itself, and GPT-2's rule for what is between digits.
+# Every digit by itself, and GPT-2's rule for the text between digits.
 DIGITS_ALONE = frozenset({"codeshell", "command-r", "exaone", "minerva-7b", "refact", "smollm", "starcoder"})
 
 

@@ -56,7 +56,7 @@ OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # for a folder of 
 
 
 class PhaseWorker(Protocol):
-    """Carries out phases: a `Trainer`, or the part of one on a machine of a gang."""
+    """Executes phases: a `Trainer`, or one machine of a gang."""
 
     is_discarded: bool
 
@@ -71,7 +71,7 @@ class PhaseWorker(Protocol):
 
 
 class MakeGangWorker(Protocol):
-    """Makes the worker for this machine's part in a gang, by the gang's first order."""
+    """Makes the worker for this machine's role in a gang, by the gang's first order."""
 
     def __call__(
         self,
@@ -120,7 +120,7 @@ def _torch_thread() -> ThreadPoolExecutor:
 async def _serve_gangs(
     control_fd: int, listening: socket.socket, warm_process: WarmProcess, spec: JobSpec, make: MakeGangWorker
 ) -> None:
-    """Serve as a machine of gangs. The first phase says which part this is; only then the model is loaded."""
+    """Serve as a machine of gangs. The first phase gives the role; only then the model is loaded."""
     channel, executor = await ControlChannel.open(control_fd), _torch_thread()
     channel.send(Ready())
     begin = await channel.receive()

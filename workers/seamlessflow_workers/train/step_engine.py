@@ -1,6 +1,6 @@
-"""What the trainer asks of the engine that computes: it takes a batch, makes its optimizer steps and returns weights.
+"""The trainer's interface to the engine that computes: it takes a batch, makes its optimizer steps and returns weights.
 
-`step.engine.TrainEngine` computes with DeepSpeed; anything that implements this protocol can take its place. This
+`step.engine.TrainEngine` computes with DeepSpeed; anything that implements this protocol can replace it. This
 module does not import torch.
 """
 
@@ -22,7 +22,7 @@ class ModelLoadError(RuntimeError):
 
 
 class ModelRefused(ModelLoadError, InputFault):
-    """The folder holds no causal language model that transformers can load and the job can train, on any machine."""
+    """The folder has no causal language model that transformers can load and the job can train, on any machine."""
 
 
 class RankGone(RuntimeError):
@@ -31,8 +31,8 @@ class RankGone(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """Bytes of an accelerator's memory: what was freed, what the process keeps nevertheless, and the most that it had
-    allocated so far. On a CPU all of them are 0, because nothing leaves its memory."""
+    """Bytes of an accelerator's memory: how much was freed, how much the process keeps nevertheless, and the most that
+    it had allocated so far. On a CPU all of them are 0, because nothing leaves its memory."""
 
     freed_bytes: int = 0
     kept_bytes: int = 0
@@ -53,14 +53,14 @@ class StepEngine(Protocol):
         ...
 
     def layouts(self) -> Mapping[str, TensorLayout]:
-        """Return the layouts of what is published, in the job's number format.
+        """Return the layouts of the published tensors, in the job's number format.
 
         That is all weights, including an output head that is tied to the embeddings, or those of the adapter.
         """
         ...
 
     def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
-        """Write all shards of a version, each rank its part; `sealed` keeps those of this process.
+        """Write all shards of a version, each rank its own; `sealed` keeps those of this process.
 
         Raises OSError, or WeightsNotFinite instead of writing values that no engine would take.
         """
@@ -74,7 +74,7 @@ class StepEngine(Protocol):
         ...
 
     def state_saved(self, *, waits: bool) -> bool:
-        """Return whether what was begun is durable; with `waits` only once it is. Raises OSError if it failed."""
+        """Return whether the begun checkpoint is durable; with `waits` only once it is. Raises OSError if it failed."""
         ...
 
     def state_load(self, folder: Path, tag: str) -> None: ...

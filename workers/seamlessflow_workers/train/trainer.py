@@ -1,4 +1,4 @@
-"""The warm trainer: it holds a policy in memory between phases and works through batches under an order.
+"""The warm trainer: it keeps a policy in memory between phases and works through batches under an order.
 
 Batch n makes version (n + offset), where the offset changes only if a job was forked. For each batch: lease it, step
 (while the next batch is leased and a checkpoint is written), begin a checkpoint if due, publish. The feed hears of a
@@ -98,7 +98,8 @@ class Trainer:
         self.is_discarded = False  # the job of the present phase is cancelled
 
     async def resume(self) -> None:
-        """Load the newest checkpoint if it is ahead of what is in memory. Raises CheckpointReadError, StoreError."""
+        """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError,
+        StoreError."""
         newest = await self._off_loop(lambda: self._artifacts.checkpoint_newest(PROGRESS_NAME))
         if newest is None:
             return
@@ -113,8 +114,8 @@ class Trainer:
         logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
 
     def _load(self, batch_number: int) -> None:
-        with self._artifacts.checkpoint_hold(batch_number) as held:
-            checkpoint_load(held.path, self._engine)
+        with self._artifacts.checkpoint_hold(batch_number) as pinned:
+            checkpoint_load(pinned.path, self._engine)
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
         """Work until the order is fulfilled or drained, or the job complete; return which of these, for people.
@@ -138,7 +139,7 @@ class Trainer:
                 await self._ahead_forget()
 
     async def device_leave(self) -> DeviceUse:
-        """Complete what is being written, and leave the accelerator to others until the next phase."""
+        """Complete the checkpoint in progress, and leave the accelerator to others until the next phase."""
         await self._checkpoint_finish()
         use = await self._off_loop(self._engine.offload)
         if use.freed_bytes:
@@ -218,7 +219,7 @@ class Trainer:
             self._ahead = asyncio.create_task(client.batch_lease(self._request(num_held=1)))
 
     async def _ahead_forget(self) -> None:
-        """Forget the batch requested ahead; whoever trains next gets the same bytes."""
+        """Forget the batch requested ahead; the next trainer gets the same bytes."""
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
@@ -344,7 +345,7 @@ class Trainer:
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float]:
-    """Drop the values that neither a checkpoint nor a publication can hold: JSON cannot express them."""
+    """Drop the values that neither a checkpoint nor a publication can contain: JSON cannot express them."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 

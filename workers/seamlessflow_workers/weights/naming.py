@@ -7,9 +7,9 @@ have a tensor for each expert and projection:
     mlp.experts.down_proj    [E, H, I]      mlp.experts.<e>.down_proj.weight [H, I]
 
 with E experts, inner width I and hidden width H; Qwen's, DeepSeek's and GLM's folders alike. Everything else has one
-name. This module takes names and shapes and returns `Piece`s: which part of which parameter a tensor is. The trainer
-cuts what it publishes by them, engines find where an update belongs, and whoever loads a folder finds where a tensor
-goes. Invariant: what is published has the names of the model folder, whatever the model calls its parameters.
+name. This module takes names and shapes and returns `ParameterView`s: which part of which parameter a tensor is. The
+trainer cuts what it publishes by them, engines find where an update belongs, and whoever loads a folder finds where a
+tensor goes. Invariant: what is published has the names of the model folder, whatever the model calls its parameters.
 """
 
 import re
@@ -26,7 +26,7 @@ _OF_EXPERT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ParameterView:
     """A tensor of a model folder as a part of a parameter."""
 
     parameter: str
@@ -41,30 +41,30 @@ class Piece:
         return whole[self.expert, self.begin : self.begin + self.shape[0]]
 
 
-def pieces_of(shapes: Mapping[str, Shape], folder_names: Collection[str]) -> dict[str, Piece]:
+def parameter_views(shapes: Mapping[str, Shape], folder_names: Collection[str]) -> dict[str, ParameterView]:
     """Return the pieces by their names in the model folder, in the order of the parameters.
 
     `shapes` are those of the model's parameters and buffers. A stacked parameter is cut unless the folder itself has it
     under that name (as transformers writes some families); without any names the usual form is assumed.
     """
-    found: dict[str, Piece] = {}
+    found: dict[str, ParameterView] = {}
     known = frozenset(folder_names)
     for parameter, shape in shapes.items():
         if parameter not in known and (stacked := _STACKED.fullmatch(parameter)) and len(shape) == len("EOI"):
             found.update(_cut(parameter, shape, module=stacked["module"], kind=stacked["kind"]))
         else:
-            found[parameter] = Piece(parameter, shape)
+            found[parameter] = ParameterView(parameter, shape)
     return found
 
 
-def _cut(parameter: str, shape: Shape, *, module: str, kind: str) -> Iterator[tuple[str, Piece]]:
+def _cut(parameter: str, shape: Shape, *, module: str, kind: str) -> Iterator[tuple[str, ParameterView]]:
     num_experts, num_rows, num_columns = shape
     projections = ("gate", "up") if kind == "gate_up_proj" else ("down",)
     height = num_rows // len(projections)
     for expert in range(num_experts):
         for number, projection in enumerate(projections):
             name = f"{module}.{expert}.{projection}_proj.weight"
-            yield name, Piece(parameter, (height, num_columns), expert, number * height)
+            yield name, ParameterView(parameter, (height, num_columns), expert, number * height)
 
 
 def router_names(names: Collection[str]) -> list[str]:
@@ -77,7 +77,7 @@ def router_names(names: Collection[str]) -> list[str]:
 
 def publication_order(name: str) -> tuple[str, int, str]:
     """Return a sort key with which the pieces of a parameter lie side by side, so that it is gathered once."""
-    if (piece := _OF_EXPERT.fullmatch(name)) is None:
+    if (match := _OF_EXPERT.fullmatch(name)) is None:
         return name, 0, ""
-    kind = "down" if piece["projection"] == "down" else "gate_up"
-    return f"{piece['module']}.{kind}_proj", int(piece["expert"]), piece["projection"]
+    kind = "down" if match["projection"] == "down" else "gate_up"
+    return f"{match['module']}.{kind}_proj", int(match["expert"]), match["projection"]

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seamlessflow_workers.weights.naming import pieces_of, publication_order, router_names
+from seamlessflow_workers.weights.naming import parameter_views, publication_order, router_names
 
 NUM_EXPERTS, INNER, HIDDEN = 3, 2, 5
 BLOCK = "model.layers.1.mlp"
@@ -21,37 +21,37 @@ SHAPES = {
 
 def test_experts_of_a_folder_are_exactly_the_stacked_parameter() -> None:
     values = {name: np.arange(np.prod(shape)).reshape(shape) for name, shape in SHAPES.items()}
-    pieces = pieces_of(SHAPES, ())
-    tensors = {name: piece.of(values[piece.parameter]) for name, piece in pieces.items()}
-    for name, piece in pieces.items():
-        assert tensors[name].shape == piece.shape
+    views = parameter_views(SHAPES, ())
+    tensors = {name: view.of(values[view.parameter]) for name, view in views.items()}
+    for name, view in views.items():
+        assert tensors[name].shape == view.shape
     for expert in range(NUM_EXPERTS):
         gate, up, down = (
             tensors[f"{BLOCK}.experts.{expert}.{part}_proj.weight"] for part in ("gate", "up", "down")
         )
         assert (np.concatenate([gate, up]) == values[f"{BLOCK}.experts.gate_up_proj"][expert]).all()
         assert (down == values[f"{BLOCK}.experts.down_proj"][expert]).all()
-    assert len(pieces) == len(SHAPES) - 2 + 3 * NUM_EXPERTS
+    assert len(views) == len(SHAPES) - 2 + 3 * NUM_EXPERTS
     assert sum(tensor.size for tensor in tensors.values()) == sum(array.size for array in values.values())
 
 
 def test_piece_is_a_view_through_which_a_parameter_is_written() -> None:
     stacked = np.zeros(SHAPES[f"{BLOCK}.experts.gate_up_proj"])
-    pieces = pieces_of(SHAPES, ())
-    pieces[f"{BLOCK}.experts.1.up_proj.weight"].of(stacked)[:] = 1
+    views = parameter_views(SHAPES, ())
+    views[f"{BLOCK}.experts.1.up_proj.weight"].of(stacked)[:] = 1
     assert stacked[1, INNER:].all()
     assert stacked.sum() == INNER * HIDDEN
 
 
 def test_parameter_that_the_folder_itself_has_keeps_its_name() -> None:
-    pieces = pieces_of(SHAPES, SHAPES)
-    assert pieces.keys() == SHAPES.keys()
-    assert all(piece.expert is None for piece in pieces.values())
+    views = parameter_views(SHAPES, SHAPES)
+    assert views.keys() == SHAPES.keys()
+    assert all(view.expert is None for view in views.values())
 
 
 def test_pieces_of_a_parameter_lie_side_by_side_when_published() -> None:
-    pieces = pieces_of(SHAPES, ())
-    parameters = [pieces[name].parameter for name in sorted(pieces, key=publication_order)]
+    views = parameter_views(SHAPES, ())
+    parameters = [views[name].parameter for name in sorted(views, key=publication_order)]
     assert sum(before != after for before, after in pairwise(parameters)) == len(SHAPES) - 1
 
 

@@ -1,7 +1,7 @@
 """A rank of a trainer that is not the first of its machine.
 
 It is started as `python -m seamlessflow_workers.train.distributed.follower FD`. The first rank sends commands over the
-inherited socket FD, and this rank carries out its share of each. It has no credential and no connection to a plane.
+inherited socket FD, and this rank executes its slice of each. It has no credential and no connection to a plane.
 """
 
 import logging

@@ -21,7 +21,7 @@ def gang_worker(
     channel: ControlChannel,
     listening: socket.socket,
 ) -> GangLeader | GangFollower:
-    """Return the worker for the gang of a process's first phase; later phases have the same part in it."""
+    """Return the worker for the gang of a process's first phase; later phases have the same role in it."""
     if gang.leads:
         return GangLeader(
             warm_process=warm_process,

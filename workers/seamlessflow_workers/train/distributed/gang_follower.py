@@ -1,4 +1,4 @@
-"""The trainer of a machine that another one leads: it joins the leader, then does its share of each command.
+"""The trainer of a machine that another one leads: it joins the leader, then executes each command on its own slice.
 
 It takes phases of gangs of the same machines, and the leader's commands over a connection. It reports to the supervisor
 (when it has joined, what it does, the end of the phase) and has no credential and no connection to a plane. If the
@@ -21,15 +21,15 @@ from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_handshake import NotAdmitted, leader_join
 from seamlessflow_workers.train.distributed.rank_commands import (
     Command,
-    Here,
+    LeaderState,
     Load,
+    PhaseBegun,
     Publish,
     Refused,
     Release,
     Restore,
     Save,
     Step,
-    Told,
     carry_out,
     command_receive,
     report_send,
@@ -48,13 +48,13 @@ Follow = Callable[
 
 
 class GangFollower:
-    """One per process, in place of a `Trainer`."""
+    """One per process, instead of a `Trainer`."""
 
     is_stepping = False  # the leader gives up steps, and this process exits with it
     is_discarded = False
 
     def __init__(self, *, executor: Executor, channel: ControlChannel, follow: Follow) -> None:
-        """`follow` loads the engine of this machine, once the leader has said how."""
+        """`follow` loads the engine of this machine, once the leader has sent how."""
         self._executor = executor
         self._channel = channel
         self._follow_engine = follow
@@ -73,7 +73,7 @@ class GangFollower:
                     return "drained before the leading machine had let it join"
             else:
                 self._loop.remove_reader(self._connection)
-                report_send(self._connection, Here(gang_id=order.gang.gang_id))
+                report_send(self._connection, PhaseBegun(gang_id=order.gang.gang_id))
             self._channel.send(Begun(phase_id=order.phase_id))
             self._say(_AWAITING_LEADER)
             reason = await self._off_loop(self._follow)
@@ -85,7 +85,7 @@ class GangFollower:
         return reason
 
     async def device_leave(self) -> DeviceUse:
-        """Tell what stays: the leader ordered the states to be moved before it ended the phase."""
+        """Report the memory that stays in use: the leader ordered the states to be moved before it ended the phase."""
         return self._use
 
     def renew(self, credential: str) -> None:
@@ -129,9 +129,9 @@ class GangFollower:
             match command_receive(self._connection):
                 case Release(reason=reason):
                     return reason
-                case Told(state=LedgerState.IDLE, cause=cause):
+                case LeaderState(state=LedgerState.IDLE, cause=cause):
                     self._say_soon(Doing(state=LedgerState.IDLE, cause=cause))
-                case Told():
+                case LeaderState():
                     continue  # it works alone; it orders whatever it needs of this machine
                 case Load() as load:
                     self._load(load)
@@ -193,7 +193,7 @@ class GangFollower:
         self._loop.remove_reader(connection)  # the leader's next phase has begun before this machine's
 
     async def _leave(self, reason: str, order: PhaseOrder) -> None:
-        """Report the requested end of the phase in place of the leader, and exit."""
+        """Report the requested end of the phase instead of the leader, and exit."""
         self._channel.send(Ended(phase_id=order.phase_id, reason=reason))
         await self._channel.flush()
         end_process(0, reason)

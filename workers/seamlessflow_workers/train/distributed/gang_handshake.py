@@ -1,7 +1,7 @@
 """How a trainer and its gang's leader prove to each other that they belong together, over a new connection.
 
-Both know the gang's secret and use it to answer the other's random number. So neither a stranger nor somebody who
-listened to an earlier exchange gets in, and no trainer takes commands from a process that merely holds the leader's
+Both know the gang's secret and use it to answer the other's random number. So neither a stranger nor a process that
+listened to an earlier exchange gets in, and no trainer takes commands from a process that merely has the leader's
 port. What follows is neither encrypted nor signed, like the collectives beside it: the network must be trusted.
 """
 
@@ -105,10 +105,10 @@ def _configure(connection: socket.socket) -> None:
 
 
 def _proof(gang: GangOrder, speaker: str, member_nonce: bytes, leader_nonce: bytes, member: int) -> bytes:
-    said = b"|".join(
+    message = b"|".join(
         [speaker.encode(), str(member).encode(), member_nonce.hex().encode(), leader_nonce.hex().encode()]
     )
-    return hmac.new(gang.secret.encode(), said, hashlib.sha256).digest()
+    return hmac.new(gang.secret.encode(), message, hashlib.sha256).digest()
 
 
 def _send(connection: socket.socket, frame: _Hello | _Challenge | _Answer | _Welcome) -> None:

@@ -19,7 +19,7 @@ from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.distributed.gang_members import Member, members_gather
-from seamlessflow_workers.train.distributed.rank_commands import Command, Release, Told, command_send
+from seamlessflow_workers.train.distributed.rank_commands import Command, LeaderState, Release, command_send
 from seamlessflow_workers.train.main import OpenOffers
 from seamlessflow_workers.train.step_engine import DeviceUse, RankGone, StepEngine
 from seamlessflow_workers.train.trainer import Trainer
@@ -32,7 +32,8 @@ LAST_WORD_S = 3.0
 
 
 class Lead(Protocol):
-    """Loads the engine of the leading machine and tells the members to load theirs. Raises ModelLoadError, RankGone."""
+    """Loads the engine of the leading machine and orders the members to load theirs. Raises ModelLoadError,
+    RankGone."""
 
     def __call__(
         self,
@@ -46,7 +47,7 @@ class Lead(Protocol):
 
 
 class GangLeader:
-    """One per process, in place of its `Trainer`."""
+    """One per process, instead of its `Trainer`."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class GangLeader:
         self._open_offers = open_offers
         self._members: list[Member] = []
         self._news = asyncio.Event()  # of a member, for `run_phase`
-        self._said = asyncio.Event()  # the same, for `_await_members`
+        self._report_event = asyncio.Event()  # the same, for `_await_members`
         self._is_at_work = False
         self._trainer: Trainer | None = None
         self._gang: GangOrder | None = None  # of the present phase
@@ -114,7 +115,7 @@ class GangLeader:
             use = await self._trainer.device_leave()
         assert self._gang is not None
         reason = "the leading machine has ended the phase"
-        await asyncio.wrap_future(self._tell(Release(gang_id=self._gang.gang_id, reason=reason)))
+        await asyncio.wrap_future(self._send(Release(gang_id=self._gang.gang_id, reason=reason)))
         self._is_at_work = False
         asyncio.get_running_loop().call_soon(self._look)  # after the end of the phase has been reported
         return use
@@ -161,12 +162,12 @@ class GangLeader:
         drain = asyncio.create_task(drained.wait())
         try:
             while not drained.is_set():
-                self._said.clear()
+                self._report_event.clear()
                 if all(member.present_in == gang_id for member in self._members):
                     return True
-                said = asyncio.create_task(self._said.wait())
-                await asyncio.wait((said, drain), return_when=asyncio.FIRST_COMPLETED)
-                said.cancel()
+                reported = asyncio.create_task(self._report_event.wait())
+                await asyncio.wait((reported, drain), return_when=asyncio.FIRST_COMPLETED)
+                reported.cancel()
         finally:
             drain.cancel()
         return False
@@ -174,7 +175,7 @@ class GangLeader:
     def _look(self) -> None:
         """React to a report or the loss of a member. Between phases nothing else would notice a loss."""
         self._news.set()
-        self._said.set()
+        self._report_event.set()
         if not self._is_at_work and (lost := self._lost_member()) is not None:
             end_process(EXIT_MEMBER_LOST, f"{lost.loss()}; the next trainer starts from the checkpoint")
 
@@ -206,18 +207,18 @@ class GangLeader:
 
     def _report(self, doing: Doing) -> None:
         self._channel.send(doing)
-        self._tell(Told(state=doing.state, cause=doing.cause))
+        self._send(LeaderState(state=doing.state, cause=doing.cause))
 
-    def _tell(self, command: Command) -> "Future[None]":
+    def _send(self, command: Command) -> "Future[None]":
         """Send a command from the computing thread, so that it keeps its order among the engine's commands."""
-        telling = self._executor.submit(
+        sending = self._executor.submit(
             command_send, [member.connection for member in self._members], command
         )
-        telling.add_done_callback(_note_untold)
-        return telling
+        sending.add_done_callback(_log_failure)
+        return sending
 
 
-def _note_untold(telling: "Future[None]") -> None:
+def _log_failure(sending: "Future[None]") -> None:
     """Log a failure to send: the member is gone, and the next call of the engine reports it."""
-    if not telling.cancelled() and (error := telling.exception()) is not None:
+    if not sending.cancelled() and (error := sending.exception()) is not None:
         logger.warning("%s", error)

@@ -17,7 +17,7 @@ from uuid import UUID
 from seamlessflow.core.protocol.worker import GangOrder
 from seamlessflow_workers.train.distributed.gang_handshake import ANSWER_S, NotAdmitted, member_admit
 from seamlessflow_workers.train.distributed.rank_commands import (
-    Here,
+    PhaseBegun,
     Refused,
     Release,
     command_send,
@@ -67,7 +67,7 @@ class Member:
         try:
             while True:
                 match report_receive(self.connection):
-                    case Here(gang_id=gang_id):
+                    case PhaseBegun(gang_id=gang_id):
                         self.present_in = gang_id
                     case Refused(reason=reason):
                         self._reason = f"{self.name} {reason}"
@@ -105,7 +105,7 @@ class _WaitingRoom:
         self._pool = ThreadPoolExecutor(_NUM_HANDSHAKES, thread_name_prefix="handshake")
         self._handshakes: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        if len(gang.machines) == 1:  # nobody else trains this time
+        if len(gang.machines) == 1:  # no other machine trains this time
             self.complete.set()
 
     async def accept(self, listening: socket.socket) -> None:
@@ -124,7 +124,7 @@ class _WaitingRoom:
             return self.admitted
         reason = "drained before all machines of the gang had joined"
         for connection, _ in self.admitted.values():
-            with contextlib.suppress(RankGone), connection:  # a member that has left already need not be told
+            with contextlib.suppress(RankGone), connection:  # a member that has left already needs no release
                 command_send([connection], Release(gang_id=self._gang.gang_id, reason=reason))
         return None
 

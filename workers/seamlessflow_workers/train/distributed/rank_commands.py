@@ -1,4 +1,4 @@
-"""What rank 0 of a trainer tells the other ranks: the calls of its engine, in order, as frames on a socket.
+"""Commands of a trainer's rank 0 to the other ranks: the calls of its engine, in order, as frames on a socket.
 
 A frame is its length (8 bytes, big-endian) followed by msgpack. The commands have no answers: the ranks meet in the
 collectives of the work. Ranks on other machines also learn of their gang's phases by these frames, and report when they
@@ -49,7 +49,7 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Publish(msgspec.Struct, frozen=True, tag="publish"):
-    """Write a share of a version's shards."""
+    """Write this rank's shards of a version."""
 
     order: ShardOrder
 
@@ -76,8 +76,8 @@ class Reload(msgspec.Struct, frozen=True, tag="reload"):
     pass
 
 
-class Told(msgspec.Struct, frozen=True, tag="told"):
-    """To other machines: what the leader does from now on, as a ledger state."""
+class LeaderState(msgspec.Struct, frozen=True, tag="told"):
+    """To other machines: the leader's state from now on, as in the ledger."""
 
     state: LedgerState
     cause: IdleCause | None
@@ -90,26 +90,26 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
     reason: str
 
 
-class Here(msgspec.Struct, frozen=True, tag="here"):
+class PhaseBegun(msgspec.Struct, frozen=True, tag="here"):
     """From another machine: its phase of this gang has begun."""
 
     gang_id: UUID
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """From another machine, before it exits: why it cannot take part, in a clause."""
+    """From another machine, before it exits: why it cannot join, in a clause."""
 
     reason: str
 
 
-Command = Load | Step | Publish | Save | Saved | Restore | Offload | Reload | Told | Release
-Report = Here | Refused
+Command = Load | Step | Publish | Save | Saved | Restore | Offload | Reload | LeaderState | Release
+Report = PhaseBegun | Refused
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
 def carry_out(command: Command, engine: StepEngine) -> DeviceUse | None:
-    """Do this rank's share of what rank 0 does. Return what its device keeps, if the command was to leave it."""
+    """Execute a command of rank 0 on this rank. Return what its device keeps, if the command was to leave it."""
     match command:
         case Step(batch=batch, step_version=version, optimizer_step=number):
             engine.step(batch_decode(batch), step_version=version, optimizer_step=number)

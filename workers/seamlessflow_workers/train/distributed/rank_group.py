@@ -1,7 +1,7 @@
 """Several processes that train together, behind the same protocol as one: `step_engine.StepEngine`.
 
 This process is rank 0, or the first rank of another machine of a gang. It starts the other ranks of its machine, sends
-them each of its own calls (`rank_commands`) and computes its own share; rank 0 also sends them to the other machines.
+them each of its own calls (`rank_commands`) and computes its own slice; rank 0 also sends them to the other machines.
 All ranks meet in a store of rank 0, on a socket that is bound before anyone learns its port: on the loopback, or where
 the machine listens to others. If a rank ends, the whole trainer ends and starts again from its last checkpoint; without
 rank 0 the others exit by themselves.

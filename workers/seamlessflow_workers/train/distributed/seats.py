@@ -16,15 +16,15 @@ from seamlessflow_workers.process.device_environment import trainer_devices
 
 
 def rank_cores(devices: Sequence[Device], num_ranks: int) -> list[list[int]]:
-    """Return the cores of each rank: those of its device, or an equal part of all if there are more ranks than devices.
-    Nothing for a rank whose cores are not known, which then keeps those that it has."""
+    """Return the cores of each rank: those of its device, or an equal number of all if there are more ranks than
+    devices. Nothing for a rank whose cores are not known, which then keeps those that it has."""
     if num_ranks <= len(devices):
         return [device.cores for device in devices[:num_ranks]]
     return split_cores({core for device in devices for core in device.cores}, num_ranks)
 
 
 def device_failure(local_rank: int, environment: Mapping[str, str]) -> str:
-    """Say which rank's device failed by itself, so that the supervisor can tell which one it is."""
+    """Name the rank whose device failed by itself, so that the supervisor can identify the device."""
     devices = trainer_devices(environment)
     name = f"the device {devices[local_rank].id}" if local_rank < len(devices) else "the device"
     return f"{name} of the trainer's rank {local_rank} {FAILED_BY_ITSELF}"

@@ -3,7 +3,8 @@
 `python -m seamlessflow_workers.train.example --out DIR [--environment calculator|arithmetic] [--seed 0] [--cache DIR]`
 
 The content is addressed by (environment, seed, code): a folder with the right key is left alone and a cached one is
-copied, both without importing torch. Folders are written beside their place and renamed, so they are always complete.
+copied, both without importing torch. Folders are written beside their final path and renamed, so they are always
+complete.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from seamlessflow_workers.train.example.tasks import ExampleEnvironment
 KEY_FILE = "example_model.key"
 NUM_PRACTICE_STEPS = 80
 NUM_MIXTURE_STEPS = 60
-NUM_TOKENIZER_TRANSCRIPTS = 1000  # of each environment, so that all models share one vocabulary
+NUM_TOKENIZER_TRANSCRIPTS = 1000  # of each environment, so that all models have one vocabulary
 TOKENIZER_SEED = 0
 NUM_THREADS = 1  # fixed, because sums over threads differ in the last bit
 

@@ -1,1 +1,1 @@
-"""Ranks that share sequences: each holds a slice of the tokens, and in attention some of the heads."""
+"""Ranks that compute sequences together: each has a slice of the tokens, and in attention some of the heads."""

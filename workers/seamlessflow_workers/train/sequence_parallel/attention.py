@@ -2,7 +2,7 @@
 
 It is registered with transformers as `SEQUENCE_ATTENTION`; the model's forward pass takes this rank's slice of the
 tokens, `sequence=SequencePass`, and `tree=TreeBlocks` if the row is a flat tree. Queries, keys and values are exchanged
-so that each rank has all tokens of some heads, which makes attention what it is on one rank, trees included.
+so that each rank has all tokens of some heads, which makes attention the same as on one rank, trees included.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SequencePass:
     """What a forward pass on several ranks must know of this rank's slice."""
 
     group: SequenceGroup
-    num_tokens: int  # of each whole row, without what was added so that the ranks can share it
+    num_tokens: int  # of each whole row, without the padding that makes it divisible by the ranks
     positions: Tensor  # [1, L / N] each token's position on its own path
     deal: Deal | None = None  # None: each output head computes what its own rank's tokens predict
 

@@ -1,4 +1,4 @@
-"""The group of ranks that share sequences, and its collectives with their gradients.
+"""The group of ranks that compute sequences together, and its collectives with their gradients.
 
 Every rank of a group calls the same collectives in the same order, in the forward and in the backward pass.
 """
@@ -19,9 +19,9 @@ class SequenceGroup:
     rank: int  # within the group
     processes: distributed.ProcessGroup | None = None  # None: this process alone
 
-    def exchange(self, parts: Tensor) -> Tensor:
-        """Return [size, …]: part number `rank` of each rank's `parts` [size, …], in the order of the ranks."""
-        exchanged: Tensor = _Exchange.apply(parts, self)
+    def exchange(self, chunks: Tensor) -> Tensor:
+        """Return [size, …]: chunk number `rank` of each rank's `chunks` [size, …], in the order of the ranks."""
+        exchanged: Tensor = _Exchange.apply(chunks, self)
         return exchanged
 
     def deal(self, rows: Tensor, num_sent: Sequence[int], num_received: Sequence[int]) -> Tensor:
@@ -29,13 +29,13 @@ class SequenceGroup:
         dealt: Tensor = _Deal.apply(rows, num_sent, num_received, self)
         return dealt
 
-    def join(self, own: Tensor, places: Tensor, num_places: int) -> Tensor:
-        """Return [K, num_places] on every rank, to which each contributes `own` [K, n] at its `places` [n].
+    def join(self, own: Tensor, columns: Tensor, num_columns: int) -> Tensor:
+        """Return [K, num_places] on every rank, to which each contributes `own` [K, n] at its `columns` [n].
 
-        All ranks must compute the same from the result, and what they compute counts once: each gets the gradient of
-        its own part.
+        All ranks must compute the same from the result, and their result counts once: each gets the gradient of its
+        own columns.
         """
-        joined: Tensor = _Join.apply(own, places, num_places, self)
+        joined: Tensor = _Join.apply(own, columns, num_columns, self)
         return joined
 
     def largest(self, value: float, device: torch.device) -> float:
@@ -57,7 +57,7 @@ def sequence_group(size: int) -> SequenceGroup:
         "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else None
     )  # a model is loaded and probed on the host
     own = None
-    for first in range(0, num_ranks, size):  # every rank takes part in making every group
+    for first in range(0, num_ranks, size):  # every rank helps to make every group
         ranks = range(first, first + size)
         made = distributed.new_group(list(ranks), backend=backend)
         own = made if rank in ranks else own
@@ -68,18 +68,18 @@ class _Exchange(torch.autograd.Function):
     """An exchange is a permutation of numbers, and its transpose is the same exchange."""
 
     @staticmethod
-    def forward(ctx: Any, parts: Tensor, group: SequenceGroup) -> Tensor:
+    def forward(ctx: Any, chunks: Tensor, group: SequenceGroup) -> Tensor:
         ctx.group = group
-        return _exchanged(parts, group)
+        return _exchanged(chunks, group)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return _exchanged(gradient.contiguous(), ctx.group), None
 
 
-def _exchanged(parts: Tensor, group: SequenceGroup) -> Tensor:
-    received = torch.empty_like(parts)
-    distributed.all_to_all_single(received, parts, group=group.processes)
+def _exchanged(chunks: Tensor, group: SequenceGroup) -> Tensor:
+    received = torch.empty_like(chunks)
+    distributed.all_to_all_single(received, chunks, group=group.processes)
     return received
 
 
@@ -108,14 +108,14 @@ def _dealt(
 
 class _Join(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, places: Tensor, num_places: int, group: SequenceGroup) -> Tensor:
-        ctx.save_for_backward(places)
-        joined = own.new_zeros(own.shape[0], num_places)
-        joined[:, places] = own
+    def forward(ctx: Any, own: Tensor, columns: Tensor, num_columns: int, group: SequenceGroup) -> Tensor:
+        ctx.save_for_backward(columns)
+        joined = own.new_zeros(own.shape[0], num_columns)
+        joined[:, columns] = own
         distributed.all_reduce(joined, group=group.processes)  # exact: all others have 0 there
         return joined
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        (places,) = ctx.saved_tensors
-        return gradient[:, places], None, None, None
+        (columns,) = ctx.saved_tensors
+        return gradient[:, columns], None, None, None

@@ -1,8 +1,8 @@
 """Lays out tensors for the two exchanges around attention (DeepSpeed-Ulysses, arXiv 2309.14509): shapes only.
 
-Before attention each of N ranks holds its slice of L / N tokens with all heads; after an exchange it holds all tokens
-with 1 / N of the heads, and a second exchange turns the result back. What is exchanged has the other rank as its first
-dimension. Shapes: R rows, H query heads, G key heads, D numbers of a query or key in a head, E of a value.
+Before attention each of N ranks has its slice of L / N tokens with all heads; after an exchange it has all tokens
+with 1 / N of the heads, and a second exchange turns the result back. The exchanged tensor has the other rank as its
+first dimension. Shapes: R rows, H query heads, G key heads, D numbers of a query or key in a head, E of a value.
 """
 
 import math
@@ -51,8 +51,8 @@ def inputs_pack(query: Tensor, key: Tensor, value: Tensor, num_ranks: int) -> tu
         key_width=query.shape[3],
         value_width=value.shape[3],
     )
-    parts = [_heads_by_rank(tensor, num_ranks) for tensor in (query, key, value)]
-    return concatenate(parts, -1), shapes
+    by_rank = [_heads_by_rank(tensor, num_ranks) for tensor in (query, key, value)]
+    return concatenate(by_rank, -1), shapes
 
 
 def inputs_unpack(received: Tensor, shapes: HeadShapes, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +75,7 @@ def outputs_pack(output: Tensor, num_ranks: int) -> Tensor:
 
 
 def outputs_unpack(received: Tensor, num_heads: int) -> Tensor:
-    """Return [R, L / N, H, E] from [N, R, L / N, H / N · E], of which each rank's part has `num_heads` heads."""
+    """Return [R, L / N, H, E] from [N, R, L / N, H / N · E], of which each rank has `num_heads` heads."""
     num_ranks = received.shape[0]
     by_token: Tensor = received.permute(1, 2, 0, 3).flatten(2).unflatten(-1, (num_ranks * num_heads, -1))
     return by_token

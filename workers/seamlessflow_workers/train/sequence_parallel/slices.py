@@ -24,7 +24,7 @@ class Deal:
 
 @dataclass(frozen=True, slots=True)
 class TokenSlice:
-    """One rank's part of R rows, with the n predictions that are made from its tokens."""
+    """One rank's slice of R rows, with the n predictions that are made from its tokens."""
 
     token_ids: Ints  # [R, L / ranks]
     positions: Ints  # [1, L / ranks] each token's position on its own path; 0 for padding
@@ -34,7 +34,7 @@ class TokenSlice:
 
 
 def rows_pad(token_ids: Ints, num_ranks: int) -> Ints:
-    """Return rows [R, L] padded with 0 to the next length that all ranks can share equally."""
+    """Return rows [R, L] padded with 0 to the next length that the number of ranks divides."""
     num_missing = -token_ids.shape[1] % num_ranks
     return np.pad(token_ids, ((0, 0), (0, num_missing))) if num_missing else token_ids
 
@@ -65,7 +65,7 @@ def token_slice(
 
 
 def _deal(owners: Ints, *, rank: int, num_ranks: int) -> Deal:
-    """Cut the N predictions, in the order of the ranks that own their tokens [N], into equal parts."""
+    """Cut the N predictions, in the order of the ranks that own their tokens [N], into equal chunks."""
     num_owned = np.bincount(owners, minlength=num_ranks)
     ends = num_owned.cumsum()[:, None]
     starts = ends - num_owned[:, None]

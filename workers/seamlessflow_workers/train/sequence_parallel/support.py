@@ -1,9 +1,9 @@
-"""Finds out whether the ranks of a group can share a model's sequences, and switches it to that.
+"""Finds out whether the ranks of a group can compute a model's sequences together, and switches it to that.
 
 Outside attention a rank sees only its slice of the tokens, so whatever else looks at other tokens (state-space layers,
 convolutions, token shifts) or at the length of the whole row would compute something else. Such models are refused by
 their configuration. Then a small row is run and compared with the same row on one rank. A refusal names the setting,
-its value and what is accepted, and is the same on every rank.
+its value and the accepted ones, and is the same on every rank.
 """
 
 from typing import Any
@@ -85,8 +85,8 @@ def _reason_against_slices(model: PreTrainedModel, num_path_tokens_max: int) -> 
     if window is not None and window < num_path_tokens_max:
         return f"its sliding window of {window} tokens is shorter than model.max_model_len, {num_path_tokens_max}"
     parameters: Any = getattr(config, "rope_parameters", None) or {}
-    by_layer = [part for part in parameters.values() if isinstance(part, dict)] or [parameters]
-    if named := sorted({part.get("rope_type", "default") for part in by_layer} & _ROPE_BY_LENGTH):
+    by_layer = [entry for entry in parameters.values() if isinstance(entry, dict)] or [parameters]
+    if named := sorted({entry.get("rope_type", "default") for entry in by_layer} & _ROPE_BY_LENGTH):
         return f"its rope_type {named[0]!r} scales positions by the length of the row"
     return None
 

@@ -1,7 +1,7 @@
-"""Writes one rank's part of a checkpoint while the next step runs.
+"""Writes one rank's file of a checkpoint while the next step runs.
 
-Takes the state as views, copies it to the host's memory and writes the copy in a thread of its own; without room for a
-copy it writes at once. Invariants: what is written is the state of the moment of `begin`; at most one copy exists.
+Takes the state as views, copies it to the host's memory and writes the copy in a thread of its own; without memory for
+a copy it writes at once. Invariants: the written state is that of the moment of `begin`; at most one copy exists.
 """
 
 import logging
@@ -14,7 +14,7 @@ from seamlessflow_workers.train.state.host_memory import available_bytes
 
 logger = logging.getLogger(__name__)
 
-_SPARE = 2  # of the memory that is available, copies take at most this part: one half
+_SPARE = 2  # of the memory that is available, copies take at most one half
 
 
 class StateWriter:
@@ -43,7 +43,7 @@ class StateWriter:
         return self._writing is None or self._writing.done()
 
     def finish(self) -> None:
-        """Return once the file is durable. Raises what the writing raised."""
+        """Return once the file is durable. Raises the errors of the writing."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()

@@ -1,8 +1,8 @@
-"""Writes what each rank holds to a file of its own, and reads any slice back from the files of all ranks.
+"""Writes each rank's state to a file of its own, and reads any slice back from the files of all ranks.
 
-`rank-<n>-of-<m>.safetensors` holds the tensors `<kind>/<parameter>` (flat; kind: `param`, `exp_avg`, `exp_avg_sq`) and,
+`rank-<n>-of-<m>.safetensors` has the tensors `<kind>/<parameter>` (flat; kind: `param`, `exp_avg`, `exp_avg_sq`) and,
 in the first rank's, `random/<device>`; its metadata says where each slice begins in its parameter. The files are data
-only, and say nothing about ranks that a reader has to share: M ranks continue what N ranks wrote, in any ZeRO stage,
+only, and need no particular number of ranks to be read: M ranks continue what N ranks wrote, in any ZeRO stage,
 with equal values to the bit.
 """
 
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
-from seamlessflow_workers.train.state.held import MASTER, HeldSlice
+from seamlessflow_workers.train.state.owned import MASTER, OwnedSlice
 from seamlessflow_workers.weights.durable_files import file_write
 from seamlessflow_workers.weights.safetensors_layout import safetensors_head
 from seamlessflow_workers.weights.tensors import TensorLayout
@@ -37,7 +37,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _StoredSlice:
     slice: Slice
     file: Any  # open
     kinds: list[str]
@@ -51,13 +51,14 @@ def rank_file(folder: Path, *, rank: int, num_ranks: int) -> Path:
 
 
 def is_state(folder: Path) -> bool:
-    """Whether a folder holds files of this format, and not those that DeepSpeed writes."""
+    """Whether a folder has files of this format, and not those that DeepSpeed writes."""
     return any(folder.glob("rank-*.safetensors"))
 
 
-def own_slices(held: Sequence[HeldSlice], *, rank: int, num_ranks: int) -> list[HeldSlice]:
-    """Return what this rank writes: what it alone holds, and its share of what all of them hold."""
-    return [one for number, one in enumerate(held) if not one.is_replicated or number % num_ranks == rank]
+def slices_to_write(owned: Sequence[OwnedSlice], *, rank: int, num_ranks: int) -> list[OwnedSlice]:
+    """Return the slices that this rank writes: those that it alone owns, and in turn one of those that all ranks
+    own."""
+    return [one for number, one in enumerate(owned) if not one.is_replicated or number % num_ranks == rank]
 
 
 class RankState:
@@ -68,10 +69,10 @@ class RankState:
         self._tensors = tensors
 
     @classmethod
-    def of(cls, held: Sequence[HeldSlice], random_states: Mapping[str, Tensor]) -> Self:
-        tensors = {f"{kind}/{one.name}": view for one in held for kind, view in one.values().items()}
+    def of(cls, owned: Sequence[OwnedSlice], random_states: Mapping[str, Tensor]) -> Self:
+        tensors = {f"{kind}/{one.name}": view for one in owned for kind, view in one.values().items()}
         tensors |= {f"{_RANDOM}/{device}": state for device, state in random_states.items()}
-        slices = {one.name: Slice(list(one.shape), one.start, one.step) for one in held}
+        slices = {one.name: Slice(list(one.shape), one.start, one.step) for one in owned}
         return cls(slices, tensors)
 
     def copied(self) -> "RankState":
@@ -104,13 +105,13 @@ class RankState:
 
 
 class StateFiles:
-    """The files of all ranks, open for reading; only what is asked for is read."""
+    """The files of all ranks, open for reading; only the requested slices are read."""
 
     def __init__(self, folder: Path) -> None:
         """Raises CheckpointReadError, also if the file of a rank is missing."""
         self._folder = folder
         self._open = ExitStack()
-        self._places: dict[str, list[_Place]] = {}
+        self._stored: dict[str, list[_StoredSlice]] = {}
         self._random: dict[str, Tensor] = {}
         paths = sorted(folder.glob("rank-*.safetensors"))
         try:
@@ -129,22 +130,22 @@ class StateFiles:
 
     @property
     def names(self) -> set[str]:
-        return set(self._places)
+        return set(self._stored)
 
     def random_states(self) -> dict[str, Tensor]:
         return self._random
 
-    def restore(self, held: HeldSlice) -> None:
+    def restore(self, owned: OwnedSlice) -> None:
         """Overwrite a slice with its values. Raises CheckpointReadError."""
-        places = self._places.get(held.name, [])
-        shapes = {tuple(place.slice.shape) for place in places}
-        if shapes != {held.shape}:
+        stored = self._stored.get(owned.name, [])
+        shapes = {tuple(one.slice.shape) for one in stored}
+        if shapes != {owned.shape}:
             found = ", ".join(map(str, shapes)) or "nothing"
             raise CheckpointReadError(
-                f"checkpoint {self._folder} has {found} for {held.name}, which has the shape {held.shape} here"
+                f"checkpoint {self._folder} has {found} for {owned.name}, which has the shape {owned.shape} here"
             )
-        kinds = [kind for kind in places[0].kinds if kind != MASTER]
-        held.restore(lambda kind: self._read(held, kind), step=places[0].slice.step, moments=kinds)
+        kinds = [kind for kind in stored[0].kinds if kind != MASTER]
+        owned.restore(lambda kind: self._read(owned, kind), step=stored[0].slice.step, moments=kinds)
 
     def _add(self, path: Path) -> None:
         try:
@@ -158,24 +159,24 @@ class StateFiles:
                 else:
                     kinds.setdefault(name, []).append(kind)
             for name, one in slices.items():
-                self._places.setdefault(name, []).append(_Place(one, file, kinds[name]))
+                self._stored.setdefault(name, []).append(_StoredSlice(one, file, kinds[name]))
         except (SafetensorError, OSError, KeyError, msgspec.DecodeError) as error:
             raise CheckpointReadError(f"checkpoint file {path} cannot be read: {error}") from error
 
-    def _read(self, held: HeldSlice, kind: str) -> Tensor:
+    def _read(self, owned: OwnedSlice, kind: str) -> Tensor:
         """Return the elements of a slice [num_elements], put together from all files that have some."""
-        result = torch.empty(held.num_elements)
-        done = held.start  # elements before are read; ranks may have written the same ones
-        for place in sorted(self._places[held.name], key=lambda one: one.slice.start):
-            start = place.slice.start
-            stored = place.file.get_slice(f"{kind}/{held.name}")
-            end = min(held.end, start + stored.get_shape()[0])
+        result = torch.empty(owned.num_elements)
+        done = owned.start  # elements before are read; ranks may have written the same ones
+        for one in sorted(self._stored[owned.name], key=lambda stored: stored.slice.start):
+            start = one.slice.start
+            elements = one.file.get_slice(f"{kind}/{owned.name}")
+            end = min(owned.end, start + elements.get_shape()[0])
             if start <= done < end:
-                result[done - held.start : end - held.start] = stored[done - start : end - start]
+                result[done - owned.start : end - owned.start] = elements[done - start : end - start]
                 done = end
-        if done != held.end:
+        if done != owned.end:
             raise CheckpointReadError(
-                f"checkpoint {self._folder} has {kind}/{held.name} up to element {done}, not up to {held.end}"
+                f"checkpoint {self._folder} has {kind}/{owned.name} up to element {done}, not up to {owned.end}"
             )
         return result
 

@@ -14,11 +14,11 @@ def available_bytes(meminfo: Path = _MEMINFO, container: Path = _CONTAINER) -> i
         for line in meminfo.read_text().splitlines()
         if line.startswith("MemAvailable:")
     )
-    room = _room_of_container(container)
-    return free if room is None else min(free, room)
+    headroom = _container_headroom(container)
+    return free if headroom is None else min(free, headroom)
 
 
-def _room_of_container(folder: Path) -> int | None:
+def _container_headroom(folder: Path) -> int | None:
     """Return how much below its limit a container of cgroup v2 is; None if it has none."""
     try:
         limit = (folder / "memory.max").read_text().strip()

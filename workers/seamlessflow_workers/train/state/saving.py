@@ -1,7 +1,7 @@
 """Saves the state of DeepSpeed's engine by rank, and restores it on any number of ranks.
 
-Takes an engine and a folder. What a checkpoint holds: trained parameters in float32, the optimizer's moments and steps,
-and the state of the random generators. Learning rates and counters come from the batch number (`step.engine`).
+Takes an engine and a folder. Contents of a checkpoint: trained parameters in float32, the optimizer's moments and
+steps, and the state of the random generators. Learning rates and counters come from the batch number (`step.engine`).
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.state.background import StateWriter
-from seamlessflow_workers.train.state.files import RankState, StateFiles, own_slices, rank_file
-from seamlessflow_workers.train.state.held import PartOf, held_slices, weights_follow
+from seamlessflow_workers.train.state.files import RankState, StateFiles, rank_file, slices_to_write
+from seamlessflow_workers.train.state.owned import ShardOf, owned_slices, weights_follow
 
 _CPU, _CUDA = "cpu", "cuda"
 
 
-def state_write(engine: Any, parts: Mapping[Tensor, PartOf], folder: Path, writer: StateWriter) -> None:
-    """Begin to write the file of this rank. `parts`: see `held_slices`."""
+def state_write(engine: Any, shards: Mapping[Tensor, ShardOf], folder: Path, writer: StateWriter) -> None:
+    """Begin to write the file of this rank. `shards`: see `owned_slices`."""
     rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     folder.mkdir(parents=True, exist_ok=True)  # by any of the ranks
-    own = own_slices(held_slices(engine, parts), rank=rank, num_ranks=num_ranks)
+    own = slices_to_write(owned_slices(engine, shards), rank=rank, num_ranks=num_ranks)
     state = RankState.of(own, _random_states() if rank == 0 else {})
     writer.begin(state, rank_file(folder, rank=rank, num_ranks=num_ranks))
 
@@ -31,7 +31,7 @@ def state_write(engine: Any, parts: Mapping[Tensor, PartOf], folder: Path, write
 def state_written(writer: StateWriter, device: torch.device, *, waits: bool) -> bool:
     """Return whether all ranks have written their files; with `waits` only then. All ranks call it together.
 
-    Raises what the writing of this rank's file raised.
+    Raises the errors of writing this rank's file.
     """
     if waits or writer.is_done():
         writer.finish()
@@ -40,14 +40,14 @@ def state_written(writer: StateWriter, device: torch.device, *, waits: bool) -> 
     return int(num_done) == torch.distributed.get_world_size()
 
 
-def state_read(engine: Any, parts: Mapping[Tensor, PartOf], folder: Path) -> None:
-    """Restore what this rank holds. All ranks call it together. Raises CheckpointReadError."""
-    held = held_slices(engine, parts)
+def state_read(engine: Any, shards: Mapping[Tensor, ShardOf], folder: Path) -> None:
+    """Restore this rank's slices. All ranks call it together. Raises CheckpointReadError."""
+    owned = owned_slices(engine, shards)
     trained = {name for name, parameter in engine.module.named_parameters() if parameter.requires_grad}
     with StateFiles(folder) as files:
         if strangers := sorted(files.names - trained):
             raise CheckpointReadError(f"checkpoint {folder} has {strangers[0]}, which is not trained here")
-        for one in held:
+        for one in owned:
             files.restore(one)
         random_states = files.random_states()
     weights_follow(engine)

@@ -21,7 +21,7 @@ from seamlessflow.core.model_tensors import adaptable_layers, is_of_routed_exper
 from seamlessflow_workers.train.step_engine import ModelRefused
 
 _NAME = "default"  # peft's name for a model's only adapter
-_PREFIX = "base_model.model."  # of names in peft's files, which hold the state of its wrapper
+_PREFIX = "base_model.model."  # of names in peft's files, which have the state of its wrapper
 _ALL_LINEAR = "all-linear"  # peft's term for every linear layer except the output head
 
 
@@ -33,9 +33,9 @@ class Adapter:
     def tensors(self) -> Mapping[str, Tensor]:
         """Return A [rank, inputs] and B [outputs, rank] of each layer, named as in `adapter_model.safetensors`."""
         return {
-            f"{_PREFIX}{name}.{part}.weight": getattr(layer, part)[_NAME].weight
+            f"{_PREFIX}{name}.{matrix}.weight": getattr(layer, matrix)[_NAME].weight
             for name, layer in self._layers.items()
-            for part in ("lora_A", "lora_B")
+            for matrix in ("lora_A", "lora_B")
         }
 
     def dropouts(self) -> list[nn.Dropout]:
@@ -45,7 +45,7 @@ class Adapter:
 
     @contextmanager
     def disabled(self) -> Iterator[None]:
-        """A context in which the model computes what it would without the adapter.
+        """A context in which the model computes as it would without the adapter.
 
         The adapter's scale is zero there; skipping layers would change the order in which ZeRO-3 prefetches modules.
         """
@@ -61,12 +61,12 @@ class Adapter:
 
 
 def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str) -> Adapter:
-    """Put an adapter into `model`, in place; `source` is named in its configuration. Raises ModelRefused."""
+    """Put an adapter into `model` itself; `source` is named in its configuration. Raises ModelRefused."""
     is_mixture = any(is_of_routed_expert(name) for name, _ in model.named_parameters())
     layers = adaptable_layers(_linear_layers(model), is_mixture=is_mixture)
     _check_targets(model, layers, section.target_modules)
     if is_mixture and not section.target_modules:
-        # peft's own term would include what it takes for experts.
+        # peft's own term would include layers that it takes for experts.
         targets: list[str] | str = sorted({_last(name) for name in layers})
     else:
         targets = section.target_modules or _ALL_LINEAR

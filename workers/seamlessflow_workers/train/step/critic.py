@@ -2,7 +2,7 @@
 
 It begins as a copy of the policy whose output head is replaced by a single number per token: the reward that is still
 to be expected when the token is sampled. The new head begins with zeros, so the first advantages are the rewards
-themselves. Micro-batches, places and ranks are those of the policy. Its state is saved, loaded and moved off the
+themselves. Micro-batches, positions and ranks are those of the policy. Its state is saved, loaded and moved off the
 accelerator together with the policy's.
 """
 
@@ -21,11 +21,11 @@ from seamlessflow.core.algorithms.gae import explained_variance
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.state.background import StateWriter
 from seamlessflow_workers.train.state.saving import state_read, state_write, state_written
-from seamlessflow_workers.train.step.expert_ranks import expert_parts
+from seamlessflow_workers.train.step.expert_ranks import expert_shards
 from seamlessflow_workers.train.step.metrics import Stopwatch
 from seamlessflow_workers.train.step.micro_batches import MicroBatch
 from seamlessflow_workers.train.step.offload import StatesMover
-from seamlessflow_workers.train.step.optimizer_step import Share, make_optimizer_step
+from seamlessflow_workers.train.step.optimizer_step import LocalMicroBatch, make_optimizer_step
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed
 from seamlessflow_workers.train.step.value_loss import ValueTerms, value_loss
@@ -77,20 +77,20 @@ class Critic:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=config
         )
-        self._parts = expert_parts(self._engine.module)
+        self._expert_shards = expert_shards(self._engine.module)
         self._writer = StateWriter(num_sharing=spec.on_devices(1).train.known_num_ranks)
         self._mover = StatesMover(self._engine, None, device)
         self._is_plain = spec.train.zero_stage == 0 and spec.model.dtype is Dtype.FLOAT32
         self.begin(np.zeros(0), np.zeros(0))
 
     @torch.no_grad()
-    def values_of(self, shares: Sequence[Share], num_tokens: int) -> Floats:
-        """Return the values of the tokens of the shares of all ranks, [T]; 0 for the others."""
+    def values_of(self, local_batches: Sequence[LocalMicroBatch], num_tokens: int) -> Floats:
+        """Return the values of the tokens in the micro-batches of all ranks, [T]; 0 for the others."""
         values = torch.zeros(num_tokens, device=self._device)
-        for share in shares:
-            found = self._values_in(share.micro_batch)
-            if share.counts:
-                values[self._tensor(share.micro_batch.places)] = found.float()
+        for local in local_batches:
+            found = self._values_in(local.micro_batch)
+            if local.counts:
+                values[self._tensor(local.micro_batch.token_indices)] = found.float()
         if torch.distributed.get_world_size() > 1:
             torch.distributed.all_reduce(values)
         return values.cpu().double().numpy()
@@ -102,12 +102,12 @@ class Critic:
         """
         self._values, self._returns = values, returns
         self._grad_norms: list[float] = []
-        # Of this rank: the losses, the tokens that the clip held back, all tokens.
+        # Of this rank: the losses, the tokens that the clip limited, all tokens.
         self._sums = torch.zeros(3, dtype=torch.float64, device=self._device)
 
-    def step(self, shares: Sequence[Share], watch: Stopwatch) -> None:
+    def step(self, local_batches: Sequence[LocalMicroBatch], watch: Stopwatch) -> None:
         """Make one optimizer step over a mini-batch."""
-        norm = make_optimizer_step(self._engine, shares, self._loss, watch, is_plain=self._is_plain)
+        norm = make_optimizer_step(self._engine, local_batches, self._loss, watch, is_plain=self._is_plain)
         self._grad_norms.append(norm)
 
     def metrics(self) -> dict[str, float]:
@@ -131,15 +131,15 @@ class Critic:
         }
 
     def state_save(self, folder: Path, tag: str) -> None:
-        """Begin to write this rank's part, as `TrainEngine.state_save` does."""
-        state_write(self._engine, self._parts, folder / _tag(tag), self._writer)
+        """Begin to write this rank's file, as `TrainEngine.state_save` does."""
+        state_write(self._engine, self._expert_shards, folder / _tag(tag), self._writer)
 
     def state_saved(self, *, waits: bool) -> bool:
         return state_written(self._writer, self._device, waits=waits)
 
     def state_load(self, folder: Path, tag: str) -> None:
         """Raises CheckpointReadError."""
-        state_read(self._engine, self._parts, folder / _tag(tag))
+        state_read(self._engine, self._expert_shards, folder / _tag(tag))
 
     def offload(self) -> int:
         return self._mover.take_away()
@@ -147,16 +147,16 @@ class Critic:
     def reload(self) -> None:
         self._mover.bring_back()
 
-    def _loss(self, share: Share) -> Tensor:
-        micro_batch = share.micro_batch
+    def _loss(self, local: LocalMicroBatch) -> Tensor:
+        micro_batch = local.micro_batch
         values = self._values_in(micro_batch)
         terms = ValueTerms(
-            old_values=self._tensor(self._values[micro_batch.places].astype(np.float32)),
-            returns=self._tensor(self._returns[micro_batch.places].astype(np.float32)),
+            old_values=self._tensor(self._values[micro_batch.token_indices].astype(np.float32)),
+            returns=self._tensor(self._returns[micro_batch.token_indices].astype(np.float32)),
             weights=self._tensor(micro_batch.loss_weights),
         )
         loss, is_clipped = value_loss(values, terms, self._spec.algorithm.critic.value_clip)
-        if share.counts:
+        if local.counts:
             own = [float(loss.detach()), float(is_clipped.sum()), float(len(values))]
             self._sums += torch.tensor(own, dtype=torch.float64, device=self._device)
         return loss

@@ -1,8 +1,8 @@
 """DeepSpeed's configuration for a job: takes its spec and returns what `deepspeed.initialize` expects.
 
-Sizes are numbers of elements. Stage 3's limits are below DeepSpeed's defaults (a billion), with which a rank would hold
+Sizes are numbers of elements. Stage 3's limits are below DeepSpeed's defaults (a billion), with which a rank would keep
 a model of a billion weights whole between forward and backward pass, and AdamW would need twice a rank's weights for
-what it computes in between.
+what it computes between them.
 """
 
 from typing import Any

@@ -29,7 +29,7 @@ from seamlessflow_workers.train.state.saving import state_read, state_write, sta
 from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.deepspeed_config import deepspeed_config
 from seamlessflow_workers.train.step.deepspeed_files import deepspeed_read
-from seamlessflow_workers.train.step.expert_ranks import expert_parts, grouped_by_experts
+from seamlessflow_workers.train.step.expert_ranks import expert_shards, grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
@@ -43,7 +43,7 @@ from seamlessflow_workers.train.step.metrics import (
 )
 from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.step.offload import StatesMover, device_use
-from seamlessflow_workers.train.step.optimizer_step import Share
+from seamlessflow_workers.train.step.optimizer_step import LocalMicroBatch
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
@@ -67,7 +67,7 @@ _MAX_MICRO_BATCH_TOKENS_CPU = (
 class TrainEngine:
     """Owns policy, optimizer and, if the algorithm needs one, a reference.
 
-    With an adapter, the policy without the adapter takes the place of the reference. Not thread-safe.
+    With an adapter, the policy without the adapter is the reference. Not thread-safe.
     """
 
     def __init__(self, model_path: Path, spec: JobSpec) -> None:
@@ -110,7 +110,7 @@ class TrainEngine:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=policy, config=deepspeed_config(spec, self._device), **_optimizer_of(policy, spec)
         )
-        self._parts = expert_parts(policy)
+        self._expert_shards = expert_shards(policy)
         self._writer = StateWriter(num_sharing=spec.on_devices(1).train.known_num_ranks)
         self._published = PublishedTensors(policy, folder_shapes(model_path))
         self._mover = StatesMover(self._engine, self._reference, self._device)
@@ -124,7 +124,7 @@ class TrainEngine:
             logprobs=self._logprobs,
             critic=self._critic,
         )
-        freed_memory_return()  # DeepSpeed has copied the weights; the pieces that it freed stay in the heap
+        freed_memory_return()  # DeepSpeed has copied the weights; the blocks that it freed stay in the heap
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         """Train on a batch, from step number `optimizer_step` (from 1) on; `step_version` is the version before it."""
@@ -132,24 +132,24 @@ class TrainEngine:
             # Dropout depends only on the step, so a resumed trainer drops the same.
             torch.manual_seed(hash((self._spec.seed, optimizer_step, torch.distributed.get_rank())))
         watch = Stopwatch()
-        with watch.part("step"):
+        with watch.timer("step"):
             kl: dict[str, float] = {}
-            with watch.part("masks"):
+            with watch.timer("masks"):
                 masks = self._mask_maker.masks(batch)
                 batch = batch if masks is None else without_unknown(batch, masks)
             token_kl = None
             if self._spec.algorithm.is_kl_in_reward:
-                with watch.part("reference"):
+                with watch.timer("reference"):
                     reference, token_kl = self._reference_kl(batch, step_version, masks)
                     kl["train/kl_reference"] = _mean(token_kl[batch.loss_mask != 0])
                     if self._critic is None:
                         batch = kl_into_rewards(batch, reference, self._spec.algorithm)
             if self._critic is not None:
-                with watch.part("values"):
+                with watch.timer("values"):
                     batch = self._values_into_advantages(self._critic, batch, step_version, masks, token_kl)
             plan = self._plan(batch, step_version, masks)
             statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
-            with watch.part("measure"):
+            with watch.timer("measure"):
                 self._measure(plan, batch.header.temperature, step_version, statistics)
             mini_batches = [self._own(micro_batches) for micro_batches in plan.mini_batches]
             update = self._updates.make(
@@ -168,7 +168,7 @@ class TrainEngine:
         }
 
     def layouts(self) -> Mapping[str, TensorLayout]:
-        """Return the layouts of what is published, in the job's number format.
+        """Return the layouts of the published tensors, in the job's number format.
 
         That is all weights by their names in the model folder, or those of the adapter.
         """
@@ -179,7 +179,7 @@ class TrainEngine:
         return self._published.tensors(names)
 
     def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
-        """Write this rank's part of the shards and return the entries of all ranks. Raises OSError on all ranks."""
+        """Write this rank's shards and return the entries of all ranks. Raises OSError on all ranks."""
         train = self._spec.train
         return shards_of_all_ranks(
             order,
@@ -191,13 +191,13 @@ class TrainEngine:
         )
 
     def state_save(self, folder: Path, tag: str) -> None:
-        """Begin to write this rank's part of parameters, optimizers and random state to `folder`."""
-        state_write(self._engine, self._parts, folder / tag, self._writer)
+        """Begin to write this rank's parameters, optimizers and random state to `folder`."""
+        state_write(self._engine, self._expert_shards, folder / tag, self._writer)
         if self._critic is not None:
             self._critic.state_save(folder, tag)
 
     def state_saved(self, *, waits: bool) -> bool:
-        """Return whether every rank has written its part; with `waits` only then."""
+        """Return whether every rank has written its file; with `waits` only then."""
         is_saved = state_written(self._writer, self._device, waits=waits)
         if self._critic is not None:
             is_saved = self._critic.state_saved(waits=waits) and is_saved
@@ -208,7 +208,7 @@ class TrainEngine:
         if self._critic is not None:
             self._critic.state_load(folder, tag)
         if is_state(folder / tag):
-            state_read(self._engine, self._parts, folder / tag)
+            state_read(self._engine, self._expert_shards, folder / tag)
         else:
             deepspeed_read(self._engine, folder, tag, is_partial=self._has_frozen)
 
@@ -260,8 +260,8 @@ class TrainEngine:
         Without them the means would describe only tasks about which the policy is still unsure.
         """
         record = partial(statistics.add, weight=plan.measured_weight)
-        for share in self._own(plan.measured):
-            self._loss(share, temperature=temperature, version=step_version, records=[record])
+        for local in self._own(plan.measured):
+            self._loss(local, temperature=temperature, version=step_version, records=[record])
 
     def _values_into_advantages(
         self,
@@ -271,12 +271,12 @@ class TrainEngine:
         masks: GuideMasks | None,
         token_kl: Floats | None,
     ) -> Batch:
-        """Return the batch with advantages by the critic, which learns from now on what it should have said."""
+        """Return the batch with advantages by the critic, which learns from now on what it should have predicted."""
         plan = self._plan(batch, step_version, masks)
         found = critic.values_of(self._own(plan.micro_batches), len(batch.token_ids))
         values = np.full(len(found), np.nan)
         for micro_batch in plan.micro_batches:
-            values[micro_batch.places] = found[micro_batch.places]
+            values[micro_batch.token_indices] = found[micro_batch.token_indices]
         batch, returns = critic_into_advantages(
             batch,
             values=values,
@@ -294,7 +294,7 @@ class TrainEngine:
         reference = batch.behaviour_logprobs.astype(np.float64)  # no KL for untrained tokens
         for micro_batch in self._plan(batch, step_version, masks, computes_all=True).micro_batches:
             logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
-            reference[micro_batch.places] = logprobs.cpu().double().numpy()
+            reference[micro_batch.token_indices] = logprobs.cpu().double().numpy()
         difference = reference - batch.behaviour_logprobs.astype(np.float64)
         return reference, kl_estimates(difference, self._spec.algorithm.kl_estimator)
 
@@ -309,25 +309,31 @@ class TrainEngine:
                 logprobs, _ = self._forward(self._engine.module, micro_batch, temperature)
         return logprobs
 
-    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[Share]:
-        """Return this rank's share. All ranks get equally many, since they gather partitioned weights together."""
-        return [Share(*own) for own in self._forward.share(micro_batches)]
+    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[LocalMicroBatch]:
+        """Return this rank's micro-batches. All ranks get equally many, since they gather partitioned weights
+        together."""
+        return [LocalMicroBatch(*own) for own in self._forward.local(micro_batches)]
 
     def _logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
         logprobs, _ = self._forward(self._engine, micro_batch, temperature)
         return logprobs
 
     def _loss(
-        self, share: Share, *, temperature: float, version: int | None, records: Sequence[Callable[..., None]]
+        self,
+        local: LocalMicroBatch,
+        *,
+        temperature: float,
+        version: int | None,
+        records: Sequence[Callable[..., None]],
     ) -> Tensor:
         """Return the loss of a micro-batch, and pass its statistics on if it counts.
 
         `version` is that of the weights, if they are exactly those of a version. Tokens for which an earlier pass has
         found the mismatch with the sampler are not asked again.
         """
-        tensor, micro_batch, algorithm = self._forward.tensor, share.micro_batch, self._spec.algorithm
-        if algorithm.needs_reference and not algorithm.is_kl_in_reward and share.reference_logprobs is None:
-            share.reference_logprobs = self._reference_logprobs(micro_batch, temperature)
+        tensor, micro_batch, algorithm = self._forward.tensor, local.micro_batch, self._spec.algorithm
+        if algorithm.needs_reference and not algorithm.is_kl_in_reward and local.reference_logprobs is None:
+            local.reference_logprobs = self._reference_logprobs(micro_batch, temperature)
         logprobs, entropies = self._forward(self._engine, micro_batch, temperature)
         terms = TokenTerms(
             behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),
@@ -337,17 +343,17 @@ class TrainEngine:
             sequences=tensor(micro_batch.sequences),
             num_sequences=micro_batch.num_sequences,
             is_current=_is_of(
-                tensor(micro_batch.versions), version if share.start_logprobs is None else None
+                tensor(micro_batch.versions), version if local.start_logprobs is None else None
             ),
-            reference_logprobs=share.reference_logprobs,
-            start_logprobs=share.start_logprobs,
+            reference_logprobs=local.reference_logprobs,
+            start_logprobs=local.start_logprobs,
         )
-        parts = policy_loss(logprobs, terms, algorithm, entropies=entropies)
-        if self._is_decoupled and share.start_logprobs is None:
-            share.start_logprobs = logprobs.detach()  # for the next epoch; this is the batch's first step
-        for record in records if share.counts else ():
-            record(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
-        return parts.loss
+        output = policy_loss(logprobs, terms, algorithm, entropies=entropies)
+        if self._is_decoupled and local.start_logprobs is None:
+            local.start_logprobs = logprobs.detach()  # for the next epoch; this is the batch's first step
+        for record in records if local.counts else ():
+            record(logprobs=logprobs, entropies=entropies, terms=terms, output=output)
+        return output.loss
 
     @property
     def _is_decoupled(self) -> bool:

@@ -1,8 +1,8 @@
 """Experts spread over ranks (expert parallelism): how DeepSpeed's AutoEP is asked for it, and how they are read again.
 
-AutoEP replaces each block of experts by a layer that holds E/n of its E experts on each of n ranks, and sends tokens to
+AutoEP replaces each block of experts by a layer that has E/n of its E experts on each of n ranks, and sends tokens to
 the rank of their expert and back. This module takes the job's spec and returns DeepSpeed's settings. Once DeepSpeed has
-replaced the blocks, it gives their weights the names that the model had for them, so what is published does not depend
+replaced the blocks, it gives their weights the names that the model had for them, so the published names do not depend
 on the number of ranks. All ranks of a group read a weight together.
 """
 
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow_workers.train.state.held import PartOf
+from seamlessflow_workers.train.state.owned import ShardOf
 from seamlessflow_workers.train.step.process_group import AutoEPMoELayer, configure_moe_param_groups
-from seamlessflow_workers.weights.naming import Piece, Shape
+from seamlessflow_workers.weights.naming import ParameterView, Shape
 
 # Of the blocks in `train.step.policy.Policy`, which wraps the model.
 _BLOCKS = r"model\.model\.layers\.\d+\.mlp"
@@ -48,20 +48,20 @@ def grouped_by_experts(make: MakeOptimizer) -> MakeOptimizer:
     return lambda parameters: make(configure_moe_param_groups(list(parameters)))
 
 
-def expert_parts(model: nn.Module) -> dict[Tensor, PartOf]:
-    """Return this rank's parameters of spread experts, each with its place among all experts."""
+def expert_shards(model: nn.Module) -> dict[Tensor, ShardOf]:
+    """Return this rank's parameters of spread experts, each with its position among all experts."""
     blocks = [block for block in model.modules() if isinstance(block, AutoEPMoELayer)]
     return {
-        weight: _part_of(block, weight)
+        weight: _shard_of(block, weight)
         for block in blocks
         for weight in block.experts.parameters(recurse=False)
     }
 
 
-def _part_of(block: Any, weight: Tensor) -> PartOf:
+def _shard_of(block: Any, weight: Tensor) -> ShardOf:
     num_local, *expert = getattr(weight, "ds_shape", weight.shape)
     size = math.prod(expert)
-    return PartOf((block.num_experts, *expert), start=block.ep_rank * num_local * size)
+    return ShardOf((block.num_experts, *expert), start=block.ep_rank * num_local * size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +69,26 @@ class SpreadExperts:
     """A stacked parameter of which each rank of `group` has some experts."""
 
     shape: Shape  # of the whole: [E, rows of an expert, columns]
-    parts: tuple[
+    projections: tuple[
         Tensor, ...
     ]  # of an expert, one below the other: gate and up, or down; [E/n, rows, columns] here
     group: ProcessGroup
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.parts[0].dtype
+        return self.projections[0].dtype
 
     def element_size(self) -> int:
-        return self.parts[0].element_size()
+        return self.projections[0].element_size()
 
-    def fetch(self, piece: Piece) -> Tensor:
-        """Return a piece on every rank of the group, all of which must ask for it, with their parts gathered."""
-        assert piece.expert is not None
-        part = self.parts[piece.begin // piece.shape[0]]
-        owner, local = divmod(piece.expert, len(part))
+    def fetch(self, view: ParameterView) -> Tensor:
+        """Return a view's values on every rank of the group, all of which must ask for it, with their shards
+        gathered."""
+        assert view.expert is not None
+        projection = self.projections[view.begin // view.shape[0]]
+        owner, local = divmod(view.expert, len(projection))
         is_own = self.group.rank() == owner
-        values = part[local].detach().clone() if is_own else part.new_empty(piece.shape)
+        values = projection[local].detach().clone() if is_own else projection.new_empty(view.shape)
         torch.distributed.broadcast(values, group=self.group, group_src=owner)
         return values
 
@@ -98,18 +99,18 @@ def named_as_in_model(tensors: dict[str, Tensor], model: nn.Module) -> dict[str,
     for prefix, block in model.named_modules():
         if not isinstance(block, AutoEPMoELayer):
             continue
-        gate, up, down = (tensors[f"{prefix}.experts.{part}"] for part in ("w1", "w3", "w2"))
+        gate, up, down = (tensors[f"{prefix}.experts.{projection}"] for projection in ("w1", "w3", "w2"))
         for name in (
             name for name in tensors if name.startswith((f"{prefix}.experts.", f"{prefix}.router."))
         ):
             tensor = found.pop(name)
             if name.startswith(f"{prefix}.router."):  # router.gate.weight, router.e_score_correction_bias
                 found[f"{prefix}.gate.{name.rsplit('.', 1)[-1]}"] = tensor
-        for kind, parts in (("gate_up_proj", (gate, up)), ("down_proj", (down,))):
-            found[f"{prefix}.experts.{kind}"] = _spread(block, parts)
+        for kind, projections in (("gate_up_proj", (gate, up)), ("down_proj", (down,))):
+            found[f"{prefix}.experts.{kind}"] = _spread(block, projections)
     return found
 
 
-def _spread(block: Any, parts: tuple[Tensor, ...]) -> SpreadExperts:
-    _, height, width = getattr(parts[0], "ds_shape", parts[0].shape)
-    return SpreadExperts((block.num_experts, height * len(parts), width), parts, block.ep_group)
+def _spread(block: Any, projections: tuple[Tensor, ...]) -> SpreadExperts:
+    _, height, width = getattr(projections[0], "ds_shape", projections[0].shape)
+    return SpreadExperts((block.num_experts, height * len(projections), width), projections, block.ep_group)

@@ -1,6 +1,6 @@
 """Runs a micro-batch through a policy: arrays in, logprobs and entropies of its trained tokens out.
 
-If several ranks share sequences (`train.parallel.sequence`), each computes its slice of the tokens and an equal share
+If several ranks compute sequences together (`train.parallel.sequence`), each has its slice of the tokens and as many
 of the predictions. The results are then joined, so that every rank has all N, in the micro-batch's order: the loss,
 with its ratios of whole sequences, is computed from them as on one rank.
 """
@@ -24,12 +24,12 @@ from seamlessflow_workers.train.trees.blocks import TreeBlocks
 
 @dataclass(frozen=True, slots=True)
 class ForwardPass:
-    """`group` are the ranks that share this rank's micro-batches."""
+    """`group` are the ranks that compute the same micro-batches as this one."""
 
     device: torch.device
     group: SequenceGroup = ALONE
 
-    def share(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
+    def local(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
         """Return the micro-batches of this rank's group, and whether this rank counts them in the metrics.
 
         All ranks get equally many, since they gather partitioned weights together.

@@ -42,9 +42,9 @@ class TokenMasks:
     rows: Ints
     table: NDArray[np.uint8]
 
-    def of(self, places: Ints) -> "TokenMasks | None":
-        """Return the masks of some of the tokens, with only their part of the table; None if all are free."""
-        rows = self.rows[places]
+    def of(self, token_indices: Ints) -> "TokenMasks | None":
+        """Return the masks of some of the tokens, with only their rows of the table; None if all are free."""
+        rows = self.rows[token_indices]
         if (rows == FREE).all():
             return None
         used, numbers = np.unique(rows, return_inverse=True)
@@ -60,9 +60,9 @@ class GuideMasks:
     table: NDArray[np.uint8]  # each distinct mask once
     is_unknown: NDArray[np.bool_]  # [T]
 
-    def of(self, places: Ints) -> TokenMasks | None:
+    def of(self, token_indices: Ints) -> TokenMasks | None:
         """Return the masks of some tokens; None if they were sampled freely."""
-        return TokenMasks(self.rows, self.table).of(places)
+        return TokenMasks(self.rows, self.table).of(token_indices)
 
 
 class MaskMaker:
@@ -101,8 +101,8 @@ class MaskMaker:
                 return (
                     f"{_named(guide.guided_by)} computed their masks, here it is {_named(matcher.guided_by)}"
                 )
-            for place, token in enumerate(token_ids.tolist(), start=start):
-                making.rows[place] = making.row(matcher.mask().tobytes())
+            for index, token in enumerate(token_ids.tolist(), start=start):
+                making.rows[index] = making.row(matcher.mask().tobytes())
                 matcher.consume(token)
         except (
             OSError,

@@ -2,10 +2,11 @@
 
 It takes logprobs (and entropies) of the trained tokens of a micro-batch and data about them, with the denominators
 already folded into advantages and weights (`core.algorithms.aggregation`). It returns a scalar: this micro-batch's
-share of its mini-batch's loss. The shares of all micro-batches of all ranks add up to that loss.
+term of its mini-batch's loss. The terms of all micro-batches of all ranks add up to that loss.
 
-A token that belongs to several branches (a tree's shared node) carries the sums of its positive and its negative parts:
-for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact, whereas a single advantage would not be.
+A token that belongs to several branches (a tree's shared node) carries the sums of its positive and its negative
+advantages: for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact, whereas a single advantage would
+not be.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class TokenTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class LossParts:
+class LossOutput:
     """The loss and, detached, the inputs of metrics; ratios and weights are [N], after the mean of their level."""
 
     loss: Tensor  # scalar with a gradient
@@ -59,8 +60,9 @@ class LossParts:
 
 def policy_loss(
     logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection, *, entropies: Tensor | None = None
-) -> LossParts:
-    """Return this share of the loss. `entropies` [N] carry a gradient and are needed only with entropy_coef."""
+) -> LossOutput:
+    """Return this micro-batch's term of the loss. `entropies` [N] carry a gradient and are needed only with
+    entropy_coef."""
     proximal = _proximal_logprobs(logprobs, terms, algorithm)
     log_ratio = bounded(_by_level(logprobs - proximal, terms, algorithm.ratio))
     with torch.no_grad():
@@ -76,7 +78,7 @@ def policy_loss(
     if algorithm.entropy_coef:
         assert entropies is not None
         loss = loss - algorithm.entropy_coef * (terms.loss_weights * entropies).sum()
-    return LossParts(
+    return LossOutput(
         loss=loss,
         ratios=log_ratio.detach().exp(),
         weights=weights,

@@ -19,7 +19,7 @@ from torch import Tensor
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.format import Batch
 from seamlessflow_workers.train.step.guide_masks import FREE, GuideMasks
-from seamlessflow_workers.train.step.loss import LossParts, TokenTerms, bounded
+from seamlessflow_workers.train.step.loss import LossOutput, TokenTerms, bounded
 from seamlessflow_workers.train.step.micro_batches import TrainPlan
 
 logger = logging.getLogger(__name__)
@@ -29,12 +29,12 @@ Totals = tuple[dict[str, float], dict[str, float], dict[str, float]]  # counts, 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds by part; parts may recur. On CUDA a part ends when its kernels have ended."""
+    """Seconds by timer; a timer may run several times. On CUDA it stops when its kernels have ended."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def timer(self, name: str) -> Iterator[None]:
         started_s = time.monotonic()
         yield
         if torch.cuda.is_available():
@@ -72,7 +72,7 @@ def mask_metrics(batch: Batch, masks: GuideMasks) -> dict[str, float]:
 
 
 def _advantage_metrics(batch: Batch) -> dict[str, float]:
-    """Return metrics of the advantages of trained tokens; a token that branches share counts with its sum."""
+    """Return metrics of the advantages of trained tokens; a token of several branches counts with its sum."""
     is_trained = batch.loss_mask != 0
     advantages = (batch.advantages_positive + batch.advantages_negative)[is_trained].astype(np.float64)
     if not len(advantages):
@@ -108,14 +108,16 @@ def last_step_metrics(statistics: "StepStatistics") -> dict[str, float]:
 
 
 def speeds(plan: TrainPlan, watch: Stopwatch, *, num_epochs: int) -> dict[str, float]:
-    """Return computed tokens per second, of the step and of its parts."""
+    """Return computed tokens per second, of the step and of its passes."""
     num_inputs = num_epochs * sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
     if not num_inputs:
         return {}
-    parts = {name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)}
+    by_pass = {
+        name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)
+    }
     return {
-        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in parts.items()},
-        "perf/trained_tokens_per_s": plan.num_trained_tokens / parts["step"],
+        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in by_pass.items()},
+        "perf/trained_tokens_per_s": plan.num_trained_tokens / by_pass["step"],
     }
 
 
@@ -141,7 +143,7 @@ class StepStatistics:
         logprobs: Tensor,
         entropies: Tensor,
         terms: TokenTerms,
-        parts: LossParts,
+        output: LossOutput,
         weight: float = 1.0,
         loss_weight: float = 1.0,
         current_weight: float | None = None,
@@ -159,19 +161,19 @@ class StepStatistics:
             "kl_k3": _k3(log_ratio).sum(),
             "ratio": ratio.sum(),
             "ratio_squared": ratio.square().sum(),
-            "weight": parts.weights.double().sum(),
-            "weight_cut": (parts.weights > self.algorithm.off_policy.importance_max).sum(),
-            "masked": (parts.kept == 0).sum(),
-            **self._clipped(parts.ratios, terms),
+            "weight": output.weights.double().sum(),
+            "weight_cut": (output.weights > self.algorithm.off_policy.importance_max).sum(),
+            "masked": (output.kept == 0).sum(),
+            **self._clipped(output.ratios, terms),
             **_sequence_sums(log_ratio, terms),
         }
-        if parts.kl_reference is not None:
-            sums["kl_reference"] = parts.kl_reference.double().sum()
+        if output.kl_reference is not None:
+            sums["kl_reference"] = output.kl_reference.double().sum()
         if terms.start_logprobs is not None:
             from_start = (logprobs - terms.start_logprobs).double()
             sums |= {"kl_start": -from_start.sum(), "kl_start_k3": _k3(from_start).sum()}
-        self._accumulate(sums, {"ratio": ratio, "weight": parts.weights}, weight)
-        self.loss += loss_weight * float(parts.loss.detach())
+        self._accumulate(sums, {"ratio": ratio, "weight": output.weights}, weight)
+        self.loss += loss_weight * float(output.loss.detach())
         self.num_tokens += weight * len(logprobs)
         self.num_sequences += weight * terms.num_sequences
         self.add_mismatch(log_ratio[terms.is_current], weight if current_weight is None else current_weight)

@@ -2,10 +2,10 @@
 
 Tokens carry their weight in the loss of their whole mini-batch (`core.algorithms.aggregation`), so neither the cut nor
 leaving out samples without a gradient changes the loss. There are two forms. Flat trees (`core.batching.packing`) are
-one row without padding in which each token is computed once. Rows hold one branch each, up to its last needed
+one row without padding in which each token is computed once. Rows have one branch each, up to its last needed
 prediction, padded on the right behind every token that counts, so that causal attention needs no mask. The same batch
-always gives the same cut. Every rank of a process group cuts the whole batch alike and takes its share of the result;
-nothing is sent.
+always gives the same cut. Every rank of a process group cuts the whole batch alike and takes its own micro-batches of
+the result; nothing is sent.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ class MicroBatch:
 
     token_ids: NDArray[
         np.int64
-    ]  # [R, L], padded with 0; a tree too, to a length that its ranks can share equally
+    ]  # [R, L], padded with 0; a tree too, to a length that the number of its ranks divides
     rows: NDArray[np.int64]  # [N]
     columns: NDArray[np.int64]  # [N] position of the logits: that of the previous token on the same path
     targets: NDArray[np.int64]  # [N]
@@ -47,7 +47,7 @@ class MicroBatch:
     advantages_negative: NDArray[np.float32]  # [N]
     loss_weights: NDArray[np.float32]  # [N]
     versions: NDArray[np.int32]  # [N]
-    places: NDArray[np.int64]  # [N] index of the token in the batch
+    token_indices: NDArray[np.int64]  # [N] index of the token in the batch
     sequences: NDArray[np.int64]  # [N] 0, 1, … the micro-batch's sample that the token belongs to
     num_sequences: int
     tree: TreeLayout | None = None
@@ -102,8 +102,7 @@ def plan_batch(
 
     Samples without any advantage get no backward pass, unless KL, entropy or a critic needs one or `computes_all`. One
     in MEASURED_STRIDE of them is measured, others in each batch. Data that other jobs recorded (`is_offline`) has no
-    version of this job, so it is never stale. Rows are as long as `num_sharing` ranks can share
-    equally.
+    version of this job, so it is never stale. The length of rows is a multiple of `num_sharing`.
     Raises ValueError if the batch trains a token that nothing predicts, or contains trees while `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
@@ -125,16 +124,16 @@ def plan_batch(
     has_gradient = _sums_by_sample((admitted & has_advantage).astype(np.int64), starts) > 0
     has_gradient |= computes_all or algorithm.entropy_coef > 0 or algorithm.needs_critic
     has_gradient |= algorithm.kl_coef > 0 and algorithm.kl_placement is KlPlacement.LOSS
-    parts = mini_batches or [np.ones(batch.num_samples, dtype=np.bool_)]
-    of_parts = [
+    selections = mini_batches or [np.ones(batch.num_samples, dtype=np.bool_)]
+    scales = [
         token_scales(
-            weights=np.where(admitted & part[layout.samples], batch.loss_weights, 0.0).astype(np.float64),
+            weights=np.where(admitted & selected[layout.samples], batch.loss_weights, 0.0).astype(np.float64),
             sample_starts=starts,
             sample_sessions=batch.sessions,
             aggregation=algorithm.aggregation,
             constant=aggregation_constant,
         )
-        for part in parts
+        for selected in selections
     ]
     computed, flat = (num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient
     measured = _every_few(flat, batch.header.number)
@@ -143,13 +142,14 @@ def plan_batch(
         batch=batch,
         layout=layout,
         admitted=admitted,
-        scales=np.sum(of_parts, axis=0),
+        scales=np.sum(scales, axis=0),
         masks=masks,
         num_sharing=num_sharing,
     )
     return TrainPlan(
         mini_batches=[
-            _micro_batches(marked, computed & part, micro_batch_tokens, is_tree=is_tree) for part in parts
+            _micro_batches(marked, computed & selected, micro_batch_tokens, is_tree=is_tree)
+            for selected in selections
         ],
         measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
         measured_weight=float(num_admitted[flat].sum() / num_admitted[measured].sum()) if flat.any() else 0.0,
@@ -197,7 +197,7 @@ class _Marked:
     admitted: NDArray[np.bool_]  # [T]
     scales: NDArray[np.float64]  # [T]
     masks: GuideMasks | None
-    num_sharing: int  # ranks that share a row
+    num_sharing: int  # ranks that compute a row together
 
 
 def _micro_batches(
@@ -231,21 +231,21 @@ def _cut(lengths: Mapping[int, int], micro_batch_tokens: int) -> Iterable[list[i
 def _build_rows(marked: _Marked, lengths: Mapping[int, int], samples: list[int]) -> MicroBatch:
     batch = marked.batch
     token_ids = np.zeros((len(samples), max(lengths[sample] for sample in samples)), dtype=np.int64)
-    rows, columns, places = [], [], []
+    rows, columns, token_indices = [], [], []
     for row, sample in enumerate(samples):
         start, length = int(batch.sample_starts[sample]), lengths[sample]
         token_ids[row, :length] = batch.token_ids[start : start + length]
         trained = np.flatnonzero(marked.admitted[start : start + length + 1])
         rows.append(np.full(len(trained), row))
         columns.append(trained - 1)
-        places.append(start + trained)
+        token_indices.append(start + trained)
     row_numbers = np.concatenate(rows)
     return _micro_batch(
         marked,
         token_ids=token_ids,
         rows=row_numbers,
         columns=np.concatenate(columns),
-        places=np.concatenate(places),
+        token_indices=np.concatenate(token_indices),
         sequences=row_numbers,
         num_sequences=len(samples),
     )
@@ -254,7 +254,7 @@ def _build_rows(marked: _Marked, lengths: Mapping[int, int], samples: list[int])
 def _build_flat(marked: _Marked, pack: Pack) -> MicroBatch:
     batch, layout = marked.batch, marked.layout
     tree, _ = pack.layout(layout)
-    places = np.concatenate(
+    token_indices = np.concatenate(
         [
             start + np.flatnonzero(marked.admitted[start:end])
             for start, end in (layout.sample_starts[sample : sample + 2] for sample in pack.samples)
@@ -263,10 +263,10 @@ def _build_flat(marked: _Marked, pack: Pack) -> MicroBatch:
     return _micro_batch(
         marked,
         token_ids=batch.token_ids[pack.tokens].astype(np.int64)[None],
-        rows=np.zeros(len(places), dtype=np.int64),
-        columns=np.searchsorted(pack.tokens, layout.predecessors[places]),
-        places=places,
-        sequences=np.searchsorted(np.array(pack.samples), layout.samples[places]),
+        rows=np.zeros(len(token_indices), dtype=np.int64),
+        columns=np.searchsorted(pack.tokens, layout.predecessors[token_indices]),
+        token_indices=token_indices,
+        sequences=np.searchsorted(np.array(pack.samples), layout.samples[token_indices]),
         num_sequences=len(pack.samples),
         tree=tree,
     )
@@ -278,34 +278,35 @@ def _micro_batch(
     token_ids: NDArray[np.int64],
     rows: NDArray[np.int64],
     columns: NDArray[np.int64],
-    places: NDArray[np.int64],
+    token_indices: NDArray[np.int64],
     sequences: NDArray[np.int64],
     num_sequences: int,
     tree: TreeLayout | None = None,
 ) -> MicroBatch:
-    batch, scale = marked.batch, marked.scales[places]
+    batch, scale = marked.batch, marked.scales[token_indices]
     return MicroBatch(
         token_ids=rows_pad(token_ids, marked.num_sharing),
         rows=rows,
         columns=columns,
-        targets=batch.token_ids[places].astype(np.int64),
-        behaviour_logprobs=batch.behaviour_logprobs[places],
-        advantages_positive=(scale * batch.advantages_positive[places]).astype(np.float32),
-        advantages_negative=(scale * batch.advantages_negative[places]).astype(np.float32),
-        loss_weights=(scale * batch.loss_weights[places]).astype(np.float32),
-        versions=batch.versions[places],
-        places=places,
+        targets=batch.token_ids[token_indices].astype(np.int64),
+        behaviour_logprobs=batch.behaviour_logprobs[token_indices],
+        advantages_positive=(scale * batch.advantages_positive[token_indices]).astype(np.float32),
+        advantages_negative=(scale * batch.advantages_negative[token_indices]).astype(np.float32),
+        loss_weights=(scale * batch.loss_weights[token_indices]).astype(np.float32),
+        versions=batch.versions[token_indices],
+        token_indices=token_indices,
         sequences=sequences,
         num_sequences=num_sequences,
         tree=tree,
-        masks=None if marked.masks is None else marked.masks.of(places),
+        masks=None if marked.masks is None else marked.masks.of(token_indices),
     )
 
 
 def own_micro_batches(
     micro_batches: Sequence[MicroBatch], *, rank: int, num_ranks: int
 ) -> list[tuple[MicroBatch, bool]]:
-    """Return one rank's share: (micro-batch, whether it counts). Ranks' tokens differ by at most the largest of them.
+    """Return one rank's micro-batches: (micro-batch, whether it counts). Ranks' tokens differ by at most the largest of
+    them.
 
     All ranks get equally many, because they enter collectives together. A rank that would have fewer repeats the
     smallest one with weights of zero: it adds nothing to the gradient and does not count in the metrics.
@@ -313,10 +314,10 @@ def own_micro_batches(
     if not micro_batches:
         return []
     sizes = [micro.token_ids.size for micro in micro_batches]
-    shares = deal(sizes, num_ranks)
+    dealt = deal(sizes, num_ranks)
     smallest = min(micro_batches, key=lambda micro: micro.token_ids.size)
-    num_missing = max(map(len, shares)) - len(shares[rank])
-    counted = [(micro_batches[index], True) for index in shares[rank]]
+    num_missing = max(map(len, dealt)) - len(dealt[rank])
+    counted = [(micro_batches[index], True) for index in dealt[rank]]
     return counted + [(_silent(smallest), False)] * num_missing
 
 

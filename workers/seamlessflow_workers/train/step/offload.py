@@ -18,9 +18,7 @@ from seamlessflow_workers.train.step.reference import Reference
 from seamlessflow_workers.train.step_engine import DeviceUse
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
-_GRADIENT_BUCKETS = (
-    "ipg_buckets"  # DeepSpeed's buffers for gradients in flight; between steps they hold nothing
-)
+_GRADIENT_BUCKETS = "ipg_buckets"  # DeepSpeed's buffers for gradients in flight; between steps they are empty
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class StatesMover:
         if self._reference is not None:
             self._reference.release()
         before = _bytes_held(self._device)
-        self._away = [self._give_up(storage, holds) for storage, holds in self._storages()]
+        self._away = [self._give_up(storage, has_contents) for storage, has_contents in self._storages()]
         if self._device.type == "cuda":
             return before - _bytes_held(self._device)
         return sum(away.num_bytes for away in self._away)
@@ -63,9 +61,9 @@ class StatesMover:
                 _bytes_of(away.storage).copy_(away.host)
         self._away = None
 
-    def _give_up(self, storage: UntypedStorage, holds: bool) -> _Away:
+    def _give_up(self, storage: UntypedStorage, has_contents: bool) -> _Away:
         num_bytes, host = storage.nbytes(), None
-        if holds:
+        if has_contents:
             is_pinned = self._device.type == "cuda"
             host = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=is_pinned)
             host.copy_(_bytes_of(storage))
@@ -76,12 +74,12 @@ class StatesMover:
         """Return each storage on the device once, and whether its contents matter."""
         found: dict[int, tuple[UntypedStorage, bool]] = {}
         scratch = getattr(self._engine.optimizer, _GRADIENT_BUCKETS, {})
-        for tensors, holds in ((_tensors_in(scratch, set()), False), (self._tensors(), True)):
+        for tensors, has_contents in ((_tensors_in(scratch, set()), False), (self._tensors(), True)):
             for tensor in tensors:
                 storage = tensor.untyped_storage()
                 if storage.device.type == self._device.type and storage.nbytes() and storage.resizable():
                     _, is_known = found.get(storage.data_ptr(), (storage, False))
-                    found[storage.data_ptr()] = (storage, holds or is_known)
+                    found[storage.data_ptr()] = (storage, has_contents or is_known)
         return list(found.values())
 
     def _tensors(self) -> Iterator[Tensor]:
@@ -112,15 +110,15 @@ def _tensors_in(value: object, seen: set[int]) -> Iterator[Tensor]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    parts: Any = ()
+    members: Any = ()
     if isinstance(value, Mapping):
-        parts = value.values()
+        members = value.values()
     elif isinstance(value, list | tuple | set):
-        parts = value
+        members = value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = vars(value).values()
-    for part in parts:
-        yield from _tensors_in(part, seen)
+        members = vars(value).values()
+    for member in members:
+        yield from _tensors_in(member, seen)
 
 
 def _bytes_of(storage: UntypedStorage) -> Tensor:
@@ -128,7 +126,7 @@ def _bytes_of(storage: UntypedStorage) -> Tensor:
 
 
 def _bytes_held(device: torch.device) -> int:
-    """Return the bytes of the device's memory that this process holds; 0 for the CPU."""
+    """Return the bytes of the device's memory that this process uses; 0 for the CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize(device)

@@ -1,6 +1,6 @@
-"""Makes one optimizer step of a DeepSpeed engine over one rank's share of a mini-batch.
+"""Makes one optimizer step of a DeepSpeed engine over one rank's micro-batches of a mini-batch.
 
-It takes the share and a function that computes each micro-batch's part of the loss, and returns the gradient's norm.
+It takes them and a function that computes each micro-batch's term of the loss, and returns the gradient's norm.
 All ranks must call it with equally many micro-batches. A gradient that is not finite leaves weights and optimizer
 unchanged.
 """
@@ -18,7 +18,7 @@ from seamlessflow_workers.train.step.micro_batches import MicroBatch
 
 
 @dataclass(slots=True)
-class Share:
+class LocalMicroBatch:
     """A micro-batch of this rank, with what earlier passes of the same batch have found out about its N tokens."""
 
     micro_batch: MicroBatch
@@ -29,8 +29,8 @@ class Share:
 
 def make_optimizer_step(
     engine: Any,
-    shares: Sequence[Share],
-    loss_of: Callable[[Share], Tensor],
+    local_batches: Sequence[LocalMicroBatch],
+    loss_of: Callable[[LocalMicroBatch], Tensor],
     watch: Stopwatch,
     *,
     is_plain: bool,
@@ -41,16 +41,16 @@ def make_optimizer_step(
     """
     grad_norm: float | None = None
     num_ranks = torch.distributed.get_world_size()
-    for number, share in enumerate(shares, start=1):
-        is_last = number == len(shares)
+    for number, local in enumerate(local_batches, start=1):
+        is_last = number == len(local_batches)
         engine.set_gradient_accumulation_boundary(is_last)
-        with watch.part("forward"):
-            loss = loss_of(share)
-        with watch.part("backward"):
+        with watch.timer("forward"):
+            loss = loss_of(local)
+        with watch.timer("backward"):
             # DeepSpeed averages over all ranks, but the gradient of a mini-batch is the sum of what they contribute:
-            # their own micro-batches, or their own tokens of those that they share.
+            # their own micro-batches, or their own tokens of those that several ranks compute.
             engine.backward(loss * num_ranks, scale_wrt_gas=False)
-        with watch.part("optimizer"):
+        with watch.timer("optimizer"):
             if is_last and is_plain:
                 grad_norm = _plain_grad_norm(engine)
                 if not math.isfinite(grad_norm):

@@ -3,7 +3,7 @@
 It takes a local folder in the transformers format. For N chosen positions it returns the logprob and entropy of the
 distribution that was really sampled (logits divided by the sampler's temperature, under the masks of guides). The
 positions are selected before the output head, so the model's forward pass is unchanged otherwise. If N × vocabulary
-logits were many, the head returns those two figures in their place and never has all logits at once.
+logits were many, the head returns those two figures instead and never has all logits at once.
 """
 
 import logging
@@ -78,7 +78,7 @@ class Policy(nn.Module):
     def train(self, mode: bool = True) -> "Policy":
         super().train(False)
         for dropout in self.adapter.dropouts() if self.adapter else ():
-            dropout.training = True  # requested by the job, and not part of the model
+            dropout.training = True  # requested by the job, and no property of the model
         if self._has_gradient_checkpoints:
             # A layer drops its activations only in training mode; the modules inside it stay without dropout.
             for layer in checkpointed_layers(self):
@@ -119,7 +119,7 @@ class Policy(nn.Module):
         tree: TreeBlocks | None,
         sequence: SequencePass | None = None,
     ) -> Tensor:
-        """Return what the output head makes of the chosen positions, [N, its width]; arguments as of `forward`."""
+        """Return the output head's result for the chosen positions, [N, its width]; arguments as of `forward`."""
         return self._head.logits(partial(self._run, token_ids, tree, sequence), rows, columns)
 
     def _run(self, token_ids: Tensor, tree: TreeBlocks | None, sequence: SequencePass | None) -> Tensor:
@@ -165,7 +165,7 @@ def policy_load(
     folder's files can be read so; DeepSpeed must then run the policy. With `is_tree` every row will be a flat tree.
     `keeps_inputs_on_host` is about the inputs that gradient checkpoints save. With `lora` only an adapter takes
     gradients, and `source` names the model in the adapter's configuration. With `freeze_router` routers take none. The
-    ranks of a `sequence_group` of several must call it together; they share paths of at most `max_model_len` tokens.
+    ranks of a `sequence_group` of several must call it together; their paths have at most `max_model_len` tokens.
     """
     transformers_logging.disable_progress_bar()
     try:
@@ -200,7 +200,7 @@ def _model_load(model_path: Path, dtype: torch.dtype, *, in_parts: bool) -> PreT
         return partitioned_load(model_path, dtype)
     if in_parts:
         logger.warning("%s is loaded whole on every rank: it has no plain safetensors files", model_path)
-    # Values that the files lack are made up, and shapes that differ are told in a log only, so both are looked at here.
+    # Values that the files lack are made up, and shapes that differ are only logged, so both are looked at here.
     loading: Any = AutoModelForCausalLM.from_pretrained(
         model_path,
         dtype=dtype,
@@ -216,7 +216,7 @@ def _model_load(model_path: Path, dtype: torch.dtype, *, in_parts: bool) -> PreT
 
 
 def _unfilled(model: PreTrainedModel, loaded: Mapping[str, Any]) -> str:
-    """Return what is wrong with the values of parameters in a model's files; nothing if all of them have some."""
+    """Return the problem with the values of parameters in a model's files; nothing if all of them have some."""
     if mismatched := sorted(loaded["mismatched_keys"]):
         name, stored, wanted = mismatched[0]
         return f"{name} has the shape {list(stored)} in the files and {list(wanted)} by config.json"

@@ -18,7 +18,7 @@ from seamlessflow.core.model_tensors import is_beside_model
 from seamlessflow_workers.train.step.expert_ranks import SpreadExperts, named_as_in_model
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.step.process_group import deepspeed
-from seamlessflow_workers.weights.naming import Piece, pieces_of
+from seamlessflow_workers.weights.naming import ParameterView, parameter_views
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 logger = logging.getLogger(__name__)
@@ -37,28 +37,28 @@ class PublishedTensors:
         shapes = {name: _shape(tensor) for name, tensor in self._sources.items()}
         # An adapter has peft's own names.
         names = folder_names if policy.adapter is None else shapes
-        self._pieces = pieces_of(shapes, names)
+        self._views = parameter_views(shapes, names)
         _tell_left_out(policy, folder_names)
 
     def layouts(self) -> Mapping[str, TensorLayout]:
-        return {name: self._layout(piece) for name, piece in self._pieces.items()}
+        return {name: self._layout(view) for name, view in self._views.items()}
 
     def tensors(self, names: Sequence[str] | None = None, *, keeps: bool = True) -> dict[str, RawTensor]:
         """Return some tensors, or all, with their values. All ranks must ask for the same.
 
-        Under ZeRO-3 only the parameters that they are part of are gathered, and experts come from the ranks that have
+        Under ZeRO-3 only their own parameters are gathered, and experts come from the ranks that have
         them. Without `keeps` this rank only helps the others.
         """
-        wanted = {name: self._pieces[name] for name in (self._pieces if names is None else names)}
-        sources = {piece.parameter: self._sources[piece.parameter] for piece in wanted.values()}
-        with deepspeed.zero.GatheredParameters(list(_parts(sources.values())), modifier_rank=None):
-            values = {name: _values(sources[piece.parameter], piece) for name, piece in wanted.items()}
+        wanted = {name: self._views[name] for name in (self._views if names is None else names)}
+        sources = {view.parameter: self._sources[view.parameter] for view in wanted.values()}
+        with deepspeed.zero.GatheredParameters(list(_tensors_of(sources.values())), modifier_rank=None):
+            values = {name: _values(sources[view.parameter], view) for name, view in wanted.items()}
             return {name: _raw(value) for name, value in values.items()} if keeps else {}
 
-    def _layout(self, piece: Piece) -> TensorLayout:
-        source = self._sources[piece.parameter]
-        num_bytes = math.prod(piece.shape) * source.element_size()
-        return TensorLayout(dtype=_DTYPES[source.dtype], shape=piece.shape, num_bytes=num_bytes)
+    def _layout(self, view: ParameterView) -> TensorLayout:
+        source = self._sources[view.parameter]
+        num_bytes = math.prod(view.shape) * source.element_size()
+        return TensorLayout(dtype=_DTYPES[source.dtype], shape=view.shape, num_bytes=num_bytes)
 
 
 def _weights(policy: Policy) -> dict[str, Tensor | SpreadExperts]:
@@ -69,17 +69,17 @@ def _weights(policy: Policy) -> dict[str, Tensor | SpreadExperts]:
     return named_as_in_model(found, model)
 
 
-def _parts(sources: Iterable[Tensor | SpreadExperts]) -> Iterator[Tensor]:
+def _tensors_of(sources: Iterable[Tensor | SpreadExperts]) -> Iterator[Tensor]:
     for source in sources:
-        yield from source.parts if isinstance(source, SpreadExperts) else (source,)
+        yield from source.projections if isinstance(source, SpreadExperts) else (source,)
 
 
-def _values(source: Tensor | SpreadExperts, piece: Piece) -> Tensor:
-    return source.fetch(piece) if isinstance(source, SpreadExperts) else piece.of(source)
+def _values(source: Tensor | SpreadExperts, view: ParameterView) -> Tensor:
+    return source.fetch(view) if isinstance(source, SpreadExperts) else view.of(source)
 
 
 def _kept_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the buffers that a checkpoint of the model would hold, as far as they are numbers to compute with."""
+    """Yield the buffers that a checkpoint of the model would have, as far as they are numbers to compute with."""
     for prefix, module in model.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             if name not in module._non_persistent_buffers_set and buffer.is_floating_point():

@@ -1,8 +1,8 @@
-"""Writes the shards of a version on all ranks, and tells each rank the digests of all of them.
+"""Writes the shards of a version on all ranks, and gives each rank the digests of all of them.
 
 Takes an order and a way to fetch tensors. Each rank writes its shards (`weights.transports.file.shards`) and checks
 that their values are finite; then the ranks add up a table in which each has filled the rows of its own. Invariant:
-either all ranks return the same entries, or all raise, so that a full disk is told as such whichever rank met it.
+either all ranks return the same entries, or all raise, so that a full disk is reported as such whichever rank met it.
 """
 
 import errno
@@ -57,7 +57,7 @@ def shards_of_all_ranks(
     except OSError as error:
         failure = error
     if flawed:
-        failure = WeightsNotFinite(f"{flawed[0]} holds NaN or infinite values")
+        failure = WeightsNotFinite(f"{flawed[0]} has NaN or infinite values")
     _raise_together(failure, device)
     return _entries_of_all(order, own, device)
 
@@ -77,7 +77,7 @@ def _raise_together(failure: OSError | WeightsNotFinite | None, device: torch.de
     if failure is not None:
         raise failure
     if int(number) == _NOT_FINITE:
-        raise WeightsNotFinite("a tensor that another rank writes holds NaN or infinite values")
+        raise WeightsNotFinite("a tensor that another rank writes has NaN or infinite values")
     if int(number):
         raise OSError(int(number), "another rank could not write its shards")
 

@@ -20,7 +20,7 @@ from seamlessflow_workers.train.step.process_group import deepspeed
 class Reference:
     def __init__(self, module: nn.Module, release: Callable[[], None]) -> None:
         self.module = module  # called like the policy
-        self.release = release  # what it gathered of other ranks' weights
+        self.release = release  # weights that it gathered from other ranks
 
 
 def reference_copied(policy: Policy, device: torch.device) -> Reference:

@@ -1,4 +1,4 @@
-"""Computes logprobs and entropies of sampled tokens, with a gradient, from logits or from what the output head gets.
+"""Computes logprobs and entropies of sampled tokens, with a gradient, from logits or from the input of the output head.
 
 Tokens that were sampled under masks get those of the masked distribution. It takes logits [N, V], which may be most of
 a step's memory, or the head's inputs [N, H] and its weight, and returns two arrays of N. Invariants: beside the logits
@@ -137,7 +137,7 @@ class _FromHead(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What the forward pass finds for each token, [N], in float32 or wider."""
+    """Results of the forward pass for each token, [N], in float32 or wider."""
 
     normalizers: Tensor
     logprobs: Tensor
@@ -172,14 +172,14 @@ class _Slopes:
         """Return the gradient of these rows' logits, in float32 or wider."""
         scaled = _hide(logits.to(self.normalizers.dtype) / sampling.temperature, rows, sampling.masks)
         log_probabilities = _normalized(scaled, self.normalizers[rows])
-        part = log_probabilities.exp()
+        entropy_gradient = log_probabilities.exp()
         own = torch.zeros_like(self.normalizers[rows]) if self.d_logprobs is None else self.d_logprobs[rows]
         factor = own[:, None]
         if self.d_entropies is not None:
             factor = factor + self.d_entropies[rows, None] * (log_probabilities + self.entropies[rows, None])
-        part *= -factor
-        part.scatter_add_(-1, sampling.targets[rows, None], own[:, None])
-        return part / sampling.temperature
+        entropy_gradient *= -factor
+        entropy_gradient.scatter_add_(-1, sampling.targets[rows, None], own[:, None])
+        return entropy_gradient / sampling.temperature
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -187,7 +187,7 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _hide(scaled: Tensor, rows: slice, masks: Masks | None) -> Tensor:
-    """Set what the masks of these rows do not allow to minus infinity, in place."""
+    """Set what the masks of these rows do not allow to minus infinity; changes its argument."""
     if masks is None:
         return scaled
     of_rows = masks.rows[rows]
@@ -206,7 +206,8 @@ def _unpacked(packed: Tensor, num_tokens: int) -> Tensor:
 
 
 def _normalized(scaled: Tensor, normalizers: Tensor) -> Tensor:
-    """Normalize in place. Tokens that cannot be sampled get a finite log probability, because 0 × -inf is NaN."""
+    """Normalize the argument itself. Tokens that cannot be sampled get a finite log probability, because 0 × -inf is
+    NaN."""
     scaled -= normalizers[:, None]
     return scaled.clamp_(min=LEAST_LOGPROB)
 

@@ -2,7 +2,7 @@
 
 It takes over the forward pass of a model's head, inside the model, so that hooks around the head (ZeRO-3 gathers its
 weight there) work as usual. Up to KEPT_LOGITS logits, it returns them for the chosen positions. Beyond, it returns the
-logprob and the entropy of each of these tokens in their place, computed in chunks. Models that change what their head
+logprob and the entropy of each of these tokens instead, computed in chunks. Models that change what their head
 returns (by a scale or a cap) always get logits: this is tried before the first pass.
 """
 
@@ -26,7 +26,7 @@ KEPT_LOGITS = 2**28  # 512 MiB of bfloat16, and as much for their gradient
 class SampledTokens:
     """N tokens, each predicted at (rows[i], columns[i]), and how they were sampled.
 
-    With `deal`, which all ranks that share sequences call together, the positions are those of n other tokens; it turns
+    With `deal`, which all ranks of a sequence group call together, the positions are those of n other tokens; it turns
     what they are predicted from, [n, C], into [N, C].
     """
 
@@ -52,11 +52,12 @@ class SamplingHead:
         self._has_entropy_gradient = has_entropy_gradient
         self._positions: tuple[Tensor, Tensor] | None = None  # of this pass
         self._wanted: SampledTokens | None = None
-        self._returned: list[_Returned] = []  # by the head in this pass, in place of logits
+        self._returned: list[_Returned] = []  # by the head in this pass, instead of logits
         self._can_replace: bool | None = None  # None: not tried yet
 
     def figures(self, run_model: Callable[[], Tensor], tokens: SampledTokens) -> tuple[Tensor, Tensor]:
-        """Return (logprobs [N], entropies [N]); `run_model` returns what the model makes of its head's output."""
+        """Return (logprobs [N], entropies [N]); `run_model` returns the model's output, which it makes of its
+        head's."""
         if self._can_replace is None:
             self._can_replace = self._is_left_alone(run_model, tokens)
         output = self._run(run_model, tokens.positions, tokens)
@@ -125,7 +126,7 @@ class SamplingHead:
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a head returned in place of logits."""
+    """A head's output instead of logits."""
 
     figures: Tensor
     version: int  # counts changes in place, also through other tensors of this memory

@@ -1,8 +1,8 @@
 """Makes the optimizer steps of a batch: one for each mini-batch and epoch, of the policy and of its critic.
 
-It takes one rank's share of each mini-batch and functions that compute loss and logprobs, and returns metrics. Order
-and learning rates depend only on the batch's number, the seed and the number of the first step, so a batch that was cut
-off is repeated to the bit.
+It takes one rank's micro-batches of each mini-batch and functions that compute loss and logprobs, and returns metrics.
+Order and learning rates depend only on the batch's number, the seed and the number of the first step, so a batch that
+was cut off is repeated to the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,12 +27,17 @@ from seamlessflow_workers.train.step.metrics import (
     update_metrics,
 )
 from seamlessflow_workers.train.step.micro_batches import MicroBatch
-from seamlessflow_workers.train.step.optimizer_step import Share, make_optimizer_step
+from seamlessflow_workers.train.step.optimizer_step import LocalMicroBatch, make_optimizer_step
 
 
 class LossOf(Protocol):
     def __call__(
-        self, share: Share, *, temperature: float, version: int | None, records: Sequence[Callable[..., None]]
+        self,
+        local: LocalMicroBatch,
+        *,
+        temperature: float,
+        version: int | None,
+        records: Sequence[Callable[..., None]],
     ) -> Tensor:
         """Return the loss of a micro-batch, and pass its statistics on if it counts.
 
@@ -75,7 +80,7 @@ class Updates:
 
     def make(
         self,
-        mini_batches: Sequence[Sequence[Share]],
+        mini_batches: Sequence[Sequence[LocalMicroBatch]],
         header: BatchHeader,
         step_version: int,
         first_step: int,
@@ -85,16 +90,18 @@ class Updates:
         """Make the optimizer steps of a batch, of which `first_step` is the number of the first; return metrics."""
         spec, temperature = self._spec, header.temperature
         steps = mini_batch_steps(
-            [bool(shares) for shares in mini_batches],
+            [bool(local_batches) for local_batches in mini_batches],
             spec.train.epochs,
             seed=spec.seed,
             batch_number=header.number,
         )
         is_critic_alone = first_step <= self._num_critic_steps
         if self._is_decoupled and len(steps) > 1 and not is_critic_alone:
-            with watch.part("proximal"):
+            with watch.timer("proximal"):
                 first = None if self._has_dropout else steps[0].mini_batch
-                later = [shares for number, shares in enumerate(mini_batches) if number != first]
+                later = [
+                    local_batches for number, local_batches in enumerate(mini_batches) if number != first
+                ]
                 self._keep_start_logprobs(later, temperature, step_version, statistics)
         last = StepStatistics(spec.algorithm, has_sampler=statistics.has_sampler)
         record = partial(
@@ -105,9 +112,9 @@ class Updates:
         )
         grad_norms = []
         for number, step in enumerate(steps, start=1):
-            shares = mini_batches[step.mini_batch]
+            local_batches = mini_batches[step.mini_batch]
             if self._critic is not None:
-                self._critic.step(shares, watch)
+                self._critic.step(local_batches, watch)
             if is_critic_alone:
                 continue
             for group in self._optimizer.param_groups:
@@ -116,7 +123,9 @@ class Updates:
             # After the first step the weights are no longer exactly those of any sampler.
             version = step_version if number == 1 else None
             loss = partial(self._loss, temperature=temperature, version=version, records=records)
-            grad_norms.append(make_optimizer_step(self._engine, shares, loss, watch, is_plain=self._is_plain))
+            grad_norms.append(
+                make_optimizer_step(self._engine, local_batches, loss, watch, is_plain=self._is_plain)
+            )
         metrics = update_metrics(grad_norms)
         if self._critic is not None:
             metrics |= self._critic.metrics()
@@ -127,19 +136,19 @@ class Updates:
     @torch.no_grad()
     def _keep_start_logprobs(
         self,
-        mini_batches: Sequence[Sequence[Share]],
+        mini_batches: Sequence[Sequence[LocalMicroBatch]],
         temperature: float,
         step_version: int,
         statistics: StepStatistics,
     ) -> None:
         """Compute the proximal policy's logprobs of tokens that are trained when the weights have moved on."""
         self._engine.module.use_dropout(False)
-        for share in chain.from_iterable(mini_batches):
-            micro_batch = share.micro_batch
-            share.start_logprobs = self._logprobs(micro_batch, temperature)
-            if share.counts:
+        for local in chain.from_iterable(mini_batches):
+            micro_batch = local.micro_batch
+            local.start_logprobs = self._logprobs(micro_batch, temperature)
+            if local.counts:
                 is_current = self._tensor(micro_batch.versions) == step_version
-                difference = share.start_logprobs - self._tensor(micro_batch.behaviour_logprobs)
+                difference = local.start_logprobs - self._tensor(micro_batch.behaviour_logprobs)
                 statistics.add_mismatch(difference[is_current])
         self._engine.module.use_dropout(True)
 

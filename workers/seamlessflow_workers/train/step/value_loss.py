@@ -11,12 +11,13 @@ class ValueTerms:
     """Data about the N trained tokens of a micro-batch, [N] each."""
 
     old_values: Tensor  # of the critic at the start of the batch
-    returns: Tensor  # what it should have said
+    returns: Tensor  # what it should have predicted
     weights: Tensor  # of the token in the loss, with the denominator of its mini-batch
 
 
 def value_loss(values: Tensor, terms: ValueTerms, value_clip: float | None) -> tuple[Tensor, Tensor]:
-    """Return this share of Σ w·½·max((V − G)², (V_clipped − G)²), and which tokens the clip holds back, bool [N].
+    """Return this micro-batch's term of Σ w·½·max((V − G)², (V_clipped − G)²), and which tokens the clip limits, bool
+    [N].
 
     V_clipped stays within `value_clip` of the old value (arXiv 2203.02155, as in OpenAI's baselines).
     """

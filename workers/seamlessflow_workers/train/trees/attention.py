@@ -3,7 +3,7 @@
 It is registered with transformers as `TREE_ATTENTION`; the model's forward pass takes `tree=TreeBlocks` and positions
 of the tokens on their own paths. On a CPU every block of `TreeBlocks` is one call of torch's flash kernel without a
 mask. Partial results of a query are joined by their log-sum-exp; in the backward pass each block gets the joined output
-and log-sum-exp, which makes its share of the gradient exact (as in ring attention, arXiv 2310.01889). On CUDA
+and log-sum-exp, which makes its term of the gradient exact (as in ring attention, arXiv 2310.01889). On CUDA
 flex-attention gets the same mask as tiles. Both support grouped-query heads.
 """
 
@@ -110,14 +110,16 @@ class BlockAttention(torch.autograd.Function):
         output = torch.empty(1, num_tokens, num_heads, width, dtype=wide).transpose(1, 2)
         logsumexp = torch.empty(1, num_tokens, num_heads, dtype=wide).transpose(1, 2)
         for own in tree.causal:
-            part, part_sum = _flash(
+            partial, partial_sum = _flash(
                 query[:, :, own], key[:, :, own], value[:, :, own], 0.0, True, scale=scale
             )
-            output[:, :, own], logsumexp[:, :, own] = part, part_sum
+            output[:, :, own], logsumexp[:, :, own] = partial, partial_sum
         for block in tree.rectangles:
             q, k = block.queries, block.keys
-            part, part_sum = _flash(query[:, :, q], key[:, :, k], value[:, :, k], 0.0, False, scale=scale)
-            _join(output[:, :, q], logsumexp[:, :, q], part, part_sum)
+            partial, partial_sum = _flash(
+                query[:, :, q], key[:, :, k], value[:, :, k], 0.0, False, scale=scale
+            )
+            _join(output[:, :, q], logsumexp[:, :, q], partial, partial_sum)
         output = output.to(query.dtype)
         ctx.save_for_backward(query, key, value, output, logsumexp)
         ctx.tree, ctx.scale = tree, scale
@@ -132,13 +134,13 @@ class BlockAttention(torch.autograd.Function):
         blocks = [(own, own, True) for own in ctx.tree.causal]
         blocks += [(block.queries, block.keys, False) for block in ctx.tree.rectangles]
         for q, k, is_causal in blocks:
-            parts = _flash_backward(
+            gradients = _flash_backward(
                 grad[:, :, q], query[:, :, q], key[:, :, k], value[:, :, k], output[:, :, q], logsumexp[:, :, q],
                 0.0, is_causal, scale=ctx.scale,
             )  # fmt: skip
-            grad_query[:, :, q] += parts[0]
-            grad_key[:, :, k] += parts[1]
-            grad_value[:, :, k] += parts[2]
+            grad_query[:, :, q] += gradients[0]
+            grad_key[:, :, k] += gradients[1]
+            grad_value[:, :, k] += gradients[2]
         return grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype), None, None
 
 
@@ -147,11 +149,11 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
 
 
-def _join(output: Tensor, logsumexp: Tensor, part: Tensor, part_sum: Tensor) -> None:
-    """Join attention over two sets of keys, in place: outputs [1, H, N, D], log-sum-exps [1, H, N]."""
-    joined = torch.logaddexp(logsumexp, part_sum)
+def _join(output: Tensor, logsumexp: Tensor, partial: Tensor, partial_sum: Tensor) -> None:
+    """Join attention over two sets of keys, into the first: outputs [1, H, N, D], log-sum-exps [1, H, N]."""
+    joined = torch.logaddexp(logsumexp, partial_sum)
     output.mul_((logsumexp - joined).exp_()[..., None])
-    output.addcmul_(part.to(output.dtype), (part_sum - joined).exp_()[..., None])
+    output.addcmul_(partial.to(output.dtype), (partial_sum - joined).exp_()[..., None])
     logsumexp.copy_(joined)
 
 
@@ -160,7 +162,7 @@ def tile_mask(tree: TreeBlocks, device: torch.device) -> BlockMask:
     num_tokens = tree.layout.num_tokens
     tiles = tree.tiles()
     # The last tile may reach beyond the end, where no token is anyone's ancestor. This is a padded table instead of a
-    # clamp, because a number in the mask would become part of what the kernel is compiled for.
+    # clamp, because a number in the mask would be compiled into the kernel.
     padded = np.zeros(len(tiles.full_counts) * TILE, dtype=np.int64)
     padded[:num_tokens] = tree.layout.descendant_ends
     ends = torch.from_numpy(padded).to(device)

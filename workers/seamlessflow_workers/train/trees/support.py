@@ -3,7 +3,7 @@
 On a flat tree siblings are adjacent, so anything that carries state from token to token (state-space layers,
 convolutions, token shifts) or looks at neighbours (sliding windows) would leak from one branch into the next. Such
 models are refused by their configuration. Then a small tree is run and compared with its branches, which also catches
-what the configuration does not tell. A refusal gives the reason and the way out, `train.tree: false`.
+what the configuration does not show. A refusal gives the reason and the way out, `train.tree: false`.
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ def probe_ids(model: PreTrainedModel) -> Tensor:
 
 
 def reason_against_other_attention(model: PreTrainedModel) -> str | None:
-    """Return why only the model's own attention computes it, in a clause; None if ours can take its place."""
+    """Return why only the model's own attention computes it, in a clause; None if ours can replace it."""
     config: Any = model.config.get_text_config()
     layers = set(getattr(config, "layer_types", None) or ())
     if model._is_stateful or (others := layers - _TREE_LAYERS):
@@ -79,8 +79,8 @@ def reason_against_other_attention(model: PreTrainedModel) -> str | None:
 def _branch_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
     """Return the logits of a tree's tokens, [T, vocabulary], each from the last branch that contains it."""
     logits: dict[int, Tensor] = {}
-    for pieces in PROBE_LAYOUT.paths():
-        tokens = torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])
+    for segments in PROBE_LAYOUT.paths():
+        tokens = torch.cat([torch.arange(segment.start, segment.stop) for segment in segments])
         row = model(input_ids=ids[tokens][None].to(model.device), use_cache=False).logits[0]
         logits.update(zip(tokens.tolist(), row, strict=True))
     return torch.stack([logits[token] for token in range(len(ids))]).float()

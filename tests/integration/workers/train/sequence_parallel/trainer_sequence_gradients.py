@@ -139,7 +139,7 @@ def terms_of(
         )
     ]
     return TokenTerms(
-        behaviour_logprobs=logprobs.detach() + noise[torch.from_numpy(micro_batch.places)],
+        behaviour_logprobs=logprobs.detach() + noise[torch.from_numpy(micro_batch.token_indices)],
         advantages_positive=wide[0],
         advantages_negative=wide[1],
         loss_weights=wide[2],
@@ -180,7 +180,7 @@ def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> Step:
     head = policy.model.get_output_embeddings()  # type: ignore[operator]
     head.register_forward_hook(lambda _module, _inputs, output: made.append(len(output)))
     shared = (
-        [(micro, True) for micro in plan.micro_batches] if is_whole else forward.share(plan.micro_batches)
+        [(micro, True) for micro in plan.micro_batches] if is_whole else forward.local(plan.micro_batches)
     )
     total = 0.0
     for micro_batch, counts in shared:
@@ -189,11 +189,11 @@ def step(case: Case, group: SequenceGroup, *, is_whole: bool) -> Step:
             with torch.no_grad():
                 reference, _ = forward(initial, micro_batch, batch.header.temperature)
         logprobs, entropies = forward(policy, micro_batch, batch.header.temperature)
-        parts = policy_loss(
+        output = policy_loss(
             logprobs, terms_of(micro_batch, noise, logprobs, reference), algorithm, entropies=entropies
         )
-        parts.loss.backward()
-        total += float(parts.loss.detach()) * counts
+        output.loss.backward()
+        total += float(output.loss.detach()) * counts
     gradients = [parameter.grad for parameter in policy.parameters()]
     assert all(gradient is not None for gradient in gradients)
     return Step(total, gradients, len(shared), sum(made))  # type: ignore[arg-type]

@@ -7,17 +7,17 @@ import torch
 
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.state.background import StateWriter
-from seamlessflow_workers.train.state.files import RankState, StateFiles, own_slices, rank_file
-from seamlessflow_workers.train.state.held import HeldSlice
+from seamlessflow_workers.train.state.files import RankState, StateFiles, rank_file, slices_to_write
 from seamlessflow_workers.train.state.host_memory import available_bytes
+from seamlessflow_workers.train.state.owned import OwnedSlice
 
 NUM_ELEMENTS = 12
 
 
-def held_of(optimizer: torch.optim.Optimizer, start: int, end: int) -> HeldSlice:
+def held_of(optimizer: torch.optim.Optimizer, start: int, end: int) -> OwnedSlice:
     """Return elements of the optimizer's only tensor, as if it were the parameter `weight` [3, 4]."""
     (owner,) = optimizer.param_groups[0]["params"]
-    return HeldSlice(
+    return OwnedSlice(
         name="weight",
         shape=(3, 4),
         start=start,
@@ -47,7 +47,9 @@ def written(folder: Path, cuts: tuple[int, ...]) -> torch.optim.Optimizer:
     bounds = (0, *cuts, NUM_ELEMENTS)
     num_ranks = len(bounds) - 1
     for rank in range(num_ranks):
-        own = own_slices([held_of(optimizer, bounds[rank], bounds[rank + 1])], rank=rank, num_ranks=num_ranks)
+        own = slices_to_write(
+            [held_of(optimizer, bounds[rank], bounds[rank + 1])], rank=rank, num_ranks=num_ranks
+        )
         RankState.of(own, {}).write(rank_file(folder, rank=rank, num_ranks=num_ranks))
     return optimizer
 

@@ -12,7 +12,7 @@ from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.presets import PRESETS
 from seamlessflow.core.algorithms.reference_loss import reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow_workers.train.step.loss import LossParts, TokenTerms, policy_loss
+from seamlessflow_workers.train.step.loss import LossOutput, TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import StepStatistics
 from tests.fixtures.random_sequences import CONSTANT, RandomSequences, random_sequences
 
@@ -66,22 +66,26 @@ def terms_of(
 ) -> tuple[TokenTerms, Any]:
     """The trained tokens of some samples as a micro-batch, and where they are."""
     spans = batch.spans()[samples]
-    places = np.concatenate([np.arange(span.start, span.stop)[batch.is_trained[span]] for span in spans])
+    token_indices = np.concatenate(
+        [np.arange(span.start, span.stop)[batch.is_trained[span]] for span in spans]
+    )
     counts = [int(batch.is_trained[span].sum()) for span in spans]
-    scales = batch.scales(algorithm)[places]
-    weighted = torch.from_numpy(scales * batch.advantages[places])
+    scales = batch.scales(algorithm)[token_indices]
+    weighted = torch.from_numpy(scales * batch.advantages[token_indices])
     terms = TokenTerms(
-        behaviour_logprobs=torch.from_numpy(batch.behaviour[places]),
+        behaviour_logprobs=torch.from_numpy(batch.behaviour[token_indices]),
         advantages_positive=weighted.clamp(min=0),
         advantages_negative=weighted.clamp(max=0),
         loss_weights=torch.from_numpy(scales),
         sequences=torch.from_numpy(np.repeat(np.arange(len(spans)), counts)),
         num_sequences=len(spans),
-        is_current=torch.ones(len(places), dtype=torch.bool),
-        reference_logprobs=torch.from_numpy(batch.reference[places]) if algorithm.needs_reference else None,
-        start_logprobs=None if is_first else torch.from_numpy(batch.start[places]),
+        is_current=torch.ones(len(token_indices), dtype=torch.bool),
+        reference_logprobs=torch.from_numpy(batch.reference[token_indices])
+        if algorithm.needs_reference
+        else None,
+        start_logprobs=None if is_first else torch.from_numpy(batch.start[token_indices]),
     )
-    return terms, places
+    return terms, token_indices
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -100,8 +104,8 @@ def test_value_and_gradient_equal_the_oracle_whatever_the_micro_batches(
     entropies = torch.from_numpy(batch.entropies).requires_grad_()
     total = 0.0
     for samples in (slice(0, 1), slice(1, 6), slice(6, 12)):
-        terms, places = terms_of(batch, algorithm, samples, is_first=is_first)
-        loss = policy_loss(logprobs[places], terms, algorithm, entropies=entropies[places]).loss
+        terms, token_indices = terms_of(batch, algorithm, samples, is_first=is_first)
+        loss = policy_loss(logprobs[token_indices], terms, algorithm, entropies=entropies[token_indices]).loss
         loss.backward()
         total += float(loss.detach())
     assert logprobs.grad is not None
@@ -120,23 +124,23 @@ def test_what_sampler_and_trainer_disagree_about_most_leaves_loss_and_gradient_f
     """Logprobs apart by up to hundreds of nats, whose ratios no float32 could hold."""
     algorithm = AlgorithmSection.model_validate(VARIANTS[variant])
     batch = random_sequences(5, noise=100.0, reference_noise=100.0)
-    terms, places = terms_of(batch, algorithm, slice(0, 12))
+    terms, token_indices = terms_of(batch, algorithm, slice(0, 12))
     for as_given in (terms, in_float32(terms)):
         dtype = as_given.loss_weights.dtype
-        logprobs = torch.from_numpy(batch.logprobs[places]).to(dtype).requires_grad_()
-        entropies = torch.from_numpy(batch.entropies[places]).to(dtype)
-        parts = policy_loss(logprobs, as_given, algorithm, entropies=entropies)
-        parts.loss.backward()
+        logprobs = torch.from_numpy(batch.logprobs[token_indices]).to(dtype).requires_grad_()
+        entropies = torch.from_numpy(batch.entropies[token_indices]).to(dtype)
+        output = policy_loss(logprobs, as_given, algorithm, entropies=entropies)
+        output.loss.backward()
         assert logprobs.grad is not None
-        assert torch.isfinite(parts.loss)
+        assert torch.isfinite(output.loss)
         assert torch.isfinite(logprobs.grad).all()
         if dtype == torch.float64:
             oracle = reference_loss(batch.sequences(), algorithm, aggregation_constant=CONSTANT)
-            assert float(parts.loss.detach()) == pytest.approx(oracle.loss, rel=1e-10)
-            expected = np.concatenate(oracle.gradients)[places]
+            assert float(output.loss.detach()) == pytest.approx(oracle.loss, rel=1e-10)
+            expected = np.concatenate(oracle.gradients)[token_indices]
             np.testing.assert_allclose(logprobs.grad.numpy(), expected, rtol=1e-10, atol=1e-10)
         statistics = StepStatistics(algorithm)
-        statistics.add(logprobs=logprobs, entropies=entropies, terms=as_given, parts=parts)
+        statistics.add(logprobs=logprobs, entropies=entropies, terms=as_given, output=output)
         assert np.isfinite(list(statistics.metrics().values())).all()
 
 
@@ -187,16 +191,16 @@ def statistics_of(algorithm: AlgorithmSection) -> StepStatistics:
             num_sequences=1,
             is_current=is_current[part],
         )
-        parts = policy_loss(own.log() - 1, terms, algorithm)
+        output = policy_loss(own.log() - 1, terms, algorithm)
         statistics.add(
             logprobs=own.log() - 1,
             entropies=torch.full_like(own, 3.0),
             terms=terms,
-            parts=LossParts(
+            output=LossOutput(
                 loss=torch.tensor(0.25),
-                ratios=parts.ratios,
-                weights=parts.weights,
-                kept=parts.kept,
+                ratios=output.ratios,
+                weights=output.weights,
+                kept=output.kept,
                 kl_reference=None,
             ),
         )
@@ -241,18 +245,18 @@ def test_how_far_the_policy_went_since_the_start_of_the_batch_is_a_mean_over_all
     statistics = StepStatistics(algorithm)
     from_start = []
     for samples, is_first in ((slice(0, 4), True), (slice(4, 12), False)):
-        terms, places = terms_of(batch, algorithm, samples, is_first=is_first)
-        logprobs = torch.from_numpy(batch.logprobs[places])
-        parts = policy_loss(logprobs, terms, algorithm)
+        terms, token_indices = terms_of(batch, algorithm, samples, is_first=is_first)
+        logprobs = torch.from_numpy(batch.logprobs[token_indices])
+        output = policy_loss(logprobs, terms, algorithm)
         statistics.add(
             logprobs=logprobs,
             entropies=torch.zeros_like(logprobs),
             terms=terms,
-            parts=parts,
+            output=output,
             weight=0.5,
             loss_weight=0.25,
         )
-        from_start.append((batch.start - batch.logprobs)[places] * (not is_first))
+        from_start.append((batch.start - batch.logprobs)[token_indices] * (not is_first))
     assert statistics.metrics()["train/kl_start"] == pytest.approx(np.concatenate(from_start).mean())
 
 

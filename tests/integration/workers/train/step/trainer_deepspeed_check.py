@@ -73,7 +73,7 @@ def token_weights(plan: TrainPlan, num_tokens: int) -> NDArray[np.float64]:
     weights = np.zeros(num_tokens)
     for micro_batches, weight in ((plan.micro_batches, 1.0), (plan.measured, plan.measured_weight)):
         for micro_batch in micro_batches:
-            weights[micro_batch.places] = weight
+            weights[micro_batch.token_indices] = weight
     return weights
 
 

@@ -68,10 +68,10 @@ def exact_terms(
             possible = row[row.isfinite()]
             entropies[place] = -(possible.exp() * possible).sum()
     none = torch.zeros((), dtype=torch.float64)
-    places = range(len(batch.token_ids))
+    token_indices = range(len(batch.token_ids))
     return (
-        torch.stack([logprobs.get(place, none) for place in places]),
-        torch.stack([entropies.get(place, none) for place in places]),
+        torch.stack([logprobs.get(place, none) for place in token_indices]),
+        torch.stack([entropies.get(place, none) for place in token_indices]),
     )
 
 
@@ -87,8 +87,8 @@ def exact_grad_norm(
     for micro in plan.micro_batches:
         both = torch.from_numpy(micro.advantages_positive + micro.advantages_negative).double()
         weights = torch.from_numpy(micro.loss_weights).double()
-        loss = loss - (both * logprobs[micro.places]).sum()
-        loss = loss - entropy_coef * (weights * entropies[micro.places]).sum()
+        loss = loss - (both * logprobs[micro.token_indices]).sum()
+        loss = loss - entropy_coef * (weights * entropies[micro.token_indices]).sum()
     loss.backward()
     return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
 
@@ -117,7 +117,7 @@ def check(name: str, folder: Path) -> dict[str, Any]:
 
     engine._plan = plan_kept  # type: ignore[method-assign]
     metrics = engine.step(batch, step_version=0, optimizer_step=1)
-    trained = np.concatenate([micro.places for micro in plans[-1].micro_batches + plans[-1].measured])
+    trained = np.concatenate([micro.token_indices for micro in plans[-1].micro_batches + plans[-1].measured])
     return {
         "case": name,
         "metrics": metrics,

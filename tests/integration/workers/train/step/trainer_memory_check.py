@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.step import sampled, sampling_head
 from seamlessflow_workers.train.step.engine import TrainEngine
-from seamlessflow_workers.train.step.optimizer_step import Share
+from seamlessflow_workers.train.step.optimizer_step import LocalMicroBatch
 from seamlessflow_workers.train.step.policy import policy_load
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.trainer_harness import make_batch, make_spec
@@ -165,7 +165,9 @@ def exact_sums(model: Path) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
     for micro_batch in plan.micro_batches:
         policy.zero_grad()
-        engine._loss(Share(micro_batch, True), temperature=TEMPERATURE, version=0, records=()).backward()
+        engine._loss(
+            LocalMicroBatch(micro_batch, True), temperature=TEMPERATURE, version=0, records=()
+        ).backward()
         for name, parameter in policy.named_parameters():
             assert parameter.grad is not None
             sums[name] = sums.get(name, 0) + parameter.grad.double()

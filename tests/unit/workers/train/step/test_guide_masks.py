@@ -61,11 +61,11 @@ def test_some_tokens_take_only_their_masks(folder: Path, vocabulary: Vocabulary)
     masks = masks_of(folder, batch)
     guided, free = np.flatnonzero(masks.rows != FREE)[-5:], np.flatnonzero(masks.rows == FREE)
     assert masks.of(free) is None
-    for places in (guided, np.concatenate([free[:2], guided])):
-        some = masks.of(places)
+    for token_indices in (guided, np.concatenate([free[:2], guided])):
+        some = masks.of(token_indices)
         assert some is not None
         assert len(some.table) <= 5
-        for row, place in zip(some.rows, places, strict=True):
+        for row, place in zip(some.rows, token_indices, strict=True):
             if place in guided:
                 assert (some.table[row] == masks.table[masks.rows[place]]).all()
             else:

@@ -170,10 +170,10 @@ def test_of_samples_without_advantage_a_few_are_measured_and_stand_for_all_in_tu
     seen: set[int] = set()
     for number in range(MEASURED_STRIDE):
         result = plan(dataclasses.replace(batch, header=msgspec.structs.replace(batch.header, number=number)))
-        places = {int(place) for micro in result.measured for place in micro.places}
-        assert result.measured_weight * len(places) == pytest.approx(result.num_trained_tokens)
-        assert not seen & places
-        seen |= places
+        token_indices = {int(place) for micro in result.measured for place in micro.token_indices}
+        assert result.measured_weight * len(token_indices) == pytest.approx(result.num_trained_tokens)
+        assert not seen & token_indices
+        seen |= token_indices
     assert seen == set(np.flatnonzero(batch.loss_mask).tolist())
 
 
@@ -209,8 +209,8 @@ def test_stale_tokens_alone_are_left_out_where_the_scope_is_the_token() -> None:
     assert result.num_trained_tokens == len(trained) - len(trained[::3])
     weights = np.concatenate([micro.loss_weights for micro in result.micro_batches])
     assert weights.sum() == pytest.approx(1.0)
-    places = np.concatenate([micro.places for micro in result.micro_batches])
-    assert sorted(places.tolist()) == sorted(set(trained.tolist()) - set(trained[::3].tolist()))
+    token_indices = np.concatenate([micro.token_indices for micro in result.micro_batches])
+    assert sorted(token_indices.tolist()) == sorted(set(trained.tolist()) - set(trained[::3].tolist()))
 
 
 def make_tree_batch(seed: int) -> Batch:
@@ -245,13 +245,13 @@ def test_on_trees_every_admitted_token_is_predicted_once_from_its_own_path(
     except ValueError:
         return  # these conversations hold nothing to train
     result = plan(batch, micro_batch_tokens=micro_batch_tokens, max_staleness=max_staleness, is_tree=True)
-    places = [int(place) for micro in result.micro_batches for place in micro.places]
-    assert len(places) == len(set(places)) <= result.num_trained_tokens
+    token_indices = [int(place) for micro in result.micro_batches for place in micro.token_indices]
+    assert len(token_indices) == len(set(token_indices)) <= result.num_trained_tokens
     has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
     fresh = (batch.loss_mask != 0) & (batch.versions >= 2 - max_staleness)
-    assert set(places) <= set(np.flatnonzero(fresh).tolist())
+    assert set(token_indices) <= set(np.flatnonzero(fresh).tolist())
     if max_staleness == 2:
-        assert set(np.flatnonzero((batch.loss_mask != 0) & has_advantage).tolist()) <= set(places)
+        assert set(np.flatnonzero((batch.loss_mask != 0) & has_advantage).tolist()) <= set(token_indices)
     branches = {branch[-1]: branch for branch in branch_tokens(batch.layout)}
     above = {token: branch[: branch.index(token)] for branch in branches.values() for token in branch}
     for micro in result.micro_batches:
@@ -263,10 +263,10 @@ def test_on_trees_every_admitted_token_is_predicted_once_from_its_own_path(
             for branch in branch_tokens(micro.tree)
             for token in branch
         }
-        samples = batch.layout.samples[micro.places]
+        samples = batch.layout.samples[micro.token_indices]
         assert len(np.unique(samples)) == micro.num_sequences
         assert (np.diff(micro.sequences)[np.diff(samples) != 0] != 0).all()
-        for place, column, target in zip(micro.places, micro.columns, micro.targets, strict=True):
+        for place, column, target in zip(micro.token_indices, micro.columns, micro.targets, strict=True):
             assert target == batch.token_ids[place]
             seen = micro.token_ids[0][own[int(column)]].tolist()
             assert seen == batch.token_ids[above[int(place)]].tolist()
@@ -305,8 +305,10 @@ def test_each_mini_batch_has_a_loss_of_its_own(seed: int, num_mini_batches: int,
     result = plan(batch, mini_batches=parts, aggregation=aggregation)
     for micro_batches, part in zip(result.mini_batches, parts, strict=True):
         tokens = np.flatnonzero((batch.loss_mask != 0) & part[batch.layout.samples])
-        places = np.concatenate([np.empty(0, np.int64), *(micro.places for micro in micro_batches)])
-        assert sorted(places.tolist()) == tokens.tolist()
+        token_indices = np.concatenate(
+            [np.empty(0, np.int64), *(micro.token_indices for micro in micro_batches)]
+        )
+        assert sorted(token_indices.tolist()) == tokens.tolist()
         if len(tokens):
             assert sum(float(micro.loss_weights.sum()) for micro in micro_batches) == pytest.approx(1.0)
-    assert result.num_trained_tokens == sum(len(micro.places) for micro in result.micro_batches)
+    assert result.num_trained_tokens == sum(len(micro.token_indices) for micro in result.micro_batches)

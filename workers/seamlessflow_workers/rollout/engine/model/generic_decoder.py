@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.weights import HEAD
-from seamlessflow_workers.weights.naming import pieces_of
+from seamlessflow_workers.weights.naming import parameter_views
 
 PROBE_LENGTH = 12
 PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}
@@ -141,7 +141,9 @@ def _named_views(model: PreTrainedModel, folder_names: Collection[str]) -> dict[
     """Return parameters and persistent buffers by their names in the model folder."""
     own: dict[str, Tensor] = dict(model.state_dict())
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
-    return {name: piece.of(own[piece.parameter]) for name, piece in pieces_of(shapes, folder_names).items()}
+    return {
+        name: view.of(own[view.parameter]) for name, view in parameter_views(shapes, folder_names).items()
+    }
 
 
 @torch.inference_mode()

@@ -1,1 +1,1 @@
-"""Loading a model so that each process of a trainer holds only its share of it."""
+"""Loading a model so that each process of a trainer keeps only its partition of it."""

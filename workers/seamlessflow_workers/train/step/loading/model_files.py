@@ -1,8 +1,8 @@
 """The tensors of a model's folder under the names of the model's own parameters, one after the other.
 
 It takes a folder with safetensors files and a model whose parameters have no values yet. Files are mapped, so a tensor
-costs no anonymous memory unless transformers stores the parameter in several parts (experts, fused projections); then
-the parts of one parameter are put together, and only of one at a time. Names are those of transformers' own loader,
+costs no anonymous memory unless transformers stores the parameter as several tensors (experts, fused projections); then
+the tensors of one parameter are put together, and only of one at a time. Names are those of transformers' own loader,
 which this follows: renamings first, at most one conversion, then the prefix of the base model.
 """
 
@@ -30,7 +30,7 @@ _SINGLE = "model.safetensors"
 
 
 def has_mappable_files(folder: Path) -> bool:
-    """Return whether the folder holds safetensors files, which can be read tensor by tensor."""
+    """Return whether the folder has safetensors files, which can be read tensor by tensor."""
     return (folder / _INDEX).is_file() or (folder / _SINGLE).is_file()
 
 
@@ -66,7 +66,7 @@ def _converted(name: str, converter: WeightConverter, model: PreTrainedModel) ->
     try:
         found = converter.convert(name, model=model, config=model.config)
     except (ValueError, RuntimeError, KeyError, IndexError) as error:
-        raise ModelRefused(f"the stored parts of {name} do not fit together: {error}") from error
+        raise ModelRefused(f"the stored tensors of {name} do not fit together: {error}") from error
     for target, values in found.items():
         yield target, values[0] if isinstance(values, list) else values
 

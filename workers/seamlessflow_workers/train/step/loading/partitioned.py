@@ -1,8 +1,8 @@
-"""Loads a model so that each rank holds only its partition of every parameter, as ZeRO-3 uses it (arXiv 1910.02054).
+"""Loads a model so that each rank keeps only its partition of every parameter, as ZeRO-3 uses it (arXiv 1910.02054).
 
 It takes a folder in the transformers format and returns a model with DeepSpeed's partitioned parameters, as if the
-whole model had been given to `deepspeed.zero.Init`. Invariant: beside its partitions, a rank holds the values of at
-most one parameter, and only of one that is stored in several parts. Every rank reads the files itself, so nothing is
+whole model had been given to `deepspeed.zero.Init`. Invariant: beside its partitions, a rank has the values of at
+most one parameter, and only of one that is stored as several tensors. Every rank reads the files itself, so nothing is
 sent. (transformers' own loading under ZeRO-3 reads the whole checkpoint into the memory of every rank.)
 """
 
@@ -29,7 +29,7 @@ def can_load_in_parts(folder: Path) -> bool:
 
 
 def partitioned_load(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """Load this rank's share of a model; all ranks do. Raises ModelRefused, OSError or ValueError."""
+    """Load this rank's partition of a model; all ranks do. Raises ModelRefused, OSError or ValueError."""
     with _parameters_without_values():
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             _config(folder), dtype=dtype, trust_remote_code=False
@@ -100,7 +100,7 @@ class _Gather:
             parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
         if self._padding_index is not None:
             self._module.padding_idx = self._padding_index
-        freed_memory_return()  # else every module leaves pieces that the next one cannot use
+        freed_memory_return()  # else every module leaves free blocks that the next one cannot use
 
 
 def _has_row_per_token(module: nn.Module) -> bool:
@@ -114,10 +114,10 @@ def _gathered(parameter: Any, num_rows: int | None) -> Tensor:
     shape = full_shape(parameter)
     if num_rows is not None:
         shape = torch.Size([min(num_rows, shape[0]), *shape[1:]])
-    share: Tensor = parameter.ds_tensor
-    flat = torch.zeros(shape.numel(), dtype=share.dtype, device=share.device)
-    own = flat[share.numel() * parameter.ds_zero_partition_rank :][: share.numel()]
-    own.copy_(share[: own.numel()])
+    partition: Tensor = parameter.ds_tensor
+    flat = torch.zeros(shape.numel(), dtype=partition.dtype, device=partition.device)
+    own = flat[partition.numel() * parameter.ds_zero_partition_rank :][: partition.numel()]
+    own.copy_(partition[: own.numel()])
     torch.distributed.all_reduce(flat, group=parameter.ds_process_group)  # exact: all others have 0 there
     return flat.view(shape)
 
@@ -134,13 +134,13 @@ class _Partitions:
         self._buffers = dict(model.named_buffers())
         for buffer in self._buffers.values():
             buffer.data = buffer.data.to(self._device)
-        self._places: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}  # more than one if tied
+        self._uses: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}  # more than one if tied
         for module in model.modules():
             for name, parameter in module.named_parameters(recurse=False):
-                self._places.setdefault(parameter, []).append((module, name))
+                self._uses.setdefault(parameter, []).append((module, name))
 
     def fill(self, name: str, values: Tensor) -> None:
-        """Keep this rank's part of the values of a parameter, or all those of a buffer. Raises ModelRefused."""
+        """Keep this rank's partition of the values of a parameter, or all those of a buffer. Raises ModelRefused."""
         if name in self._buffers:
             self._buffers[name].copy_(values)
             return
@@ -150,29 +150,29 @@ class _Partitions:
                 f"{name} has the shape {tuple(values.shape)} in the model's files and {tuple(parameter.shape)} by its "
                 "config.json"
             )
-        places = self._places.pop(parameter, ())
-        if places:  # else it is tied to one that was filled before
+        uses = self._uses.pop(parameter, ())
+        if uses:  # else it is tied to one that was filled before
             partitioned = self._partition(parameter, values)
-            for module, own_name in places:
+            for module, own_name in uses:
                 setattr(module, own_name, partitioned)
 
     def require_all(self, folder: Path) -> None:
         """Raise ModelRefused unless every parameter was filled."""
-        missing = [name for name, parameter in self._parameters.items() if parameter in self._places]
+        missing = [name for name, parameter in self._parameters.items() if parameter in self._uses]
         if missing:
             others = f" and {len(missing) - _NUM_NAMED} others" if len(missing) > _NUM_NAMED else ""
             raise ModelRefused(f"{folder} has no values for {', '.join(missing[:_NUM_NAMED])}{others}")
 
     def _partition(self, like: nn.Parameter, values: Tensor) -> nn.Parameter:
-        # Memory that nobody writes to takes no room, so the parameter is never there as a whole.
+        # Memory that is never written to takes no space, so the parameter is never there as a whole.
         parameter = nn.Parameter(torch.empty(like.shape, dtype=like.dtype), requires_grad=like.requires_grad)
         self._init._convert_to_deepspeed_param(parameter)
         parameter.partition()  # type: ignore[attr-defined]
-        share: Tensor = parameter.ds_tensor  # type: ignore[attr-defined]
-        start = share.numel() * parameter.ds_zero_partition_rank  # type: ignore[attr-defined]
-        part = values.reshape(-1)[start : start + share.numel()]
-        share[: part.numel()].copy_(part)
-        share[part.numel() :].zero_()  # behind the end of the last rank's part
+        partition: Tensor = parameter.ds_tensor  # type: ignore[attr-defined]
+        start = partition.numel() * parameter.ds_zero_partition_rank  # type: ignore[attr-defined]
+        own = values.reshape(-1)[start : start + partition.numel()]
+        partition[: own.numel()].copy_(own)
+        partition[own.numel() :].zero_()  # behind the end of the last rank's part
         parameter.data = torch.empty(0, dtype=like.dtype, device=self._device)
         return parameter
 

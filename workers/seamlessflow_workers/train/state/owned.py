@@ -1,8 +1,8 @@
-"""Which elements of which parameters a rank holds with their optimizer, whatever the ZeRO stage.
+"""Which elements of which parameters a rank owns with their optimizer, whatever the ZeRO stage.
 
 It takes DeepSpeed's engine and gives views of its memory: float32 master weights and the optimizer's moments, by name
 of the parameter and position in it. So a checkpoint can be written by slices and read back by any number of ranks, in
-any stage. Invariant: the slices of all ranks cover each trained parameter; where ranks hold the same slice
+any stage. Invariant: the slices of all ranks cover each trained parameter; where ranks own the same slice
 (`is_replicated`), their values are equal to the bit.
 """
 
@@ -19,15 +19,16 @@ _PARTITIONED_WEIGHTS = 3  # ZeRO stage
 
 
 @dataclass(frozen=True, slots=True)
-class PartOf:
-    """A parameter that is only a part of a whole one: the shape of that, and where the part begins in it, flat."""
+class ShardOf:
+    """A parameter that is only a shard of a whole one: the shape of the whole, and where the shard begins in it,
+    flat."""
 
     shape: tuple[int, ...]
     start: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSlice:
+class OwnedSlice:
     """Elements [start, start + num_elements) of a parameter when it is flat, row after row.
 
     `owner` is the tensor that the optimizer steps, in which the slice begins at `offset`.
@@ -92,20 +93,20 @@ class HeldSlice:
         return tensor.detach().view(-1).narrow(0, self.offset, self.num_elements)
 
 
-def held_slices(engine: Any, parts: Mapping[Tensor, PartOf]) -> list[HeldSlice]:
-    """Return what this rank of DeepSpeed's engine holds, in the order of the module's parameters.
+def owned_slices(engine: Any, shards: Mapping[Tensor, ShardOf]) -> list[OwnedSlice]:
+    """Return the slices that this rank of DeepSpeed's engine owns, in the order of the module's parameters.
 
-    `parts`: parameters of which other ranks have other parts under the same name. ZeRO 0 cannot have any.
+    `shards`: parameters of which other ranks have other shards under the same name. ZeRO 0 cannot have any.
     """
     return [
-        replace(one, shape=part.shape, start=part.start + one.start)
-        if (part := parts.get(parameter))
+        replace(one, shape=shard.shape, start=shard.start + one.start)
+        if (shard := shards.get(parameter))
         else one
-        for parameter, one in _held(engine)
+        for parameter, one in _owned(engine)
     ]
 
 
-def _held(engine: Any) -> Iterator[tuple[Tensor, HeldSlice]]:
+def _owned(engine: Any) -> Iterator[tuple[Tensor, OwnedSlice]]:
     names = {
         parameter: name for name, parameter in engine.module.named_parameters() if parameter.requires_grad
     }
@@ -132,7 +133,7 @@ def weights_follow(engine: Any) -> None:
             weight.data.copy_(master.data)
 
 
-def _of_partitioned_weights(names: Mapping[Any, str], optimizer: Any) -> Iterator[tuple[Any, HeldSlice]]:
+def _of_partitioned_weights(names: Mapping[Any, str], optimizer: Any) -> Iterator[tuple[Any, OwnedSlice]]:
     for parameter, name in names.items():
         group, offset, size = optimizer.grad_position[optimizer.get_param_id(parameter)]
         start = size * optimizer._get_param_partition_rank(parameter)
@@ -140,7 +141,7 @@ def _of_partitioned_weights(names: Mapping[Any, str], optimizer: Any) -> Iterato
         if num_elements > 0:
             yield (
                 parameter,
-                HeldSlice(
+                OwnedSlice(
                     name=name,
                     shape=tuple(parameter.ds_shape),
                     start=start,
@@ -153,14 +154,14 @@ def _of_partitioned_weights(names: Mapping[Any, str], optimizer: Any) -> Iterato
             )
 
 
-def _of_partitioned_optimizer(names: Mapping[Any, str], optimizer: Any) -> Iterator[tuple[Any, HeldSlice]]:
+def _of_partitioned_optimizer(names: Mapping[Any, str], optimizer: Any) -> Iterator[tuple[Any, OwnedSlice]]:
     for parameter, name in names.items():
         fragment = parameter._hp_mapping
         if fragment is not None:
             (owner,) = optimizer.optimizer.param_groups[fragment.param_group_index]["params"]
             yield (
                 parameter,
-                HeldSlice(
+                OwnedSlice(
                     name=name,
                     shape=tuple(parameter.shape),
                     start=fragment.lp_fragment_address.start,
@@ -173,11 +174,11 @@ def _of_partitioned_optimizer(names: Mapping[Any, str], optimizer: Any) -> Itera
             )
 
 
-def _of_replicas(names: Mapping[Tensor, str], optimizer: Any) -> Iterator[tuple[Any, HeldSlice]]:
+def _of_replicas(names: Mapping[Tensor, str], optimizer: Any) -> Iterator[tuple[Any, OwnedSlice]]:
     for parameter, owner in _pairs(names, optimizer):
         yield (
             parameter,
-            HeldSlice(
+            OwnedSlice(
                 name=names[parameter],
                 shape=tuple(parameter.shape),
                 start=0,
