@@ -28,7 +28,7 @@ from seamlessflow.core.protocol.worker import (
 )
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 
 TOKEN = "machine-token"
@@ -206,7 +206,7 @@ def job_spec() -> dict[str, Any]:
 
 def weights_in(folder: Path, version: int, *, sealed: SealedShards | None = None) -> WeightsReference:
     """Return a complete version; the fake engine does not read it."""
-    tensors = HeldTensors(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
+    tensors = TensorsInMemory(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
     published = weights_publish(
         folder / "versions",
         tensors,

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.fixtures.trainer_harness import DEADLINE_S, JOB, child_environment
@@ -50,7 +50,7 @@ def offer(model: Path, versions: Path, transport: str) -> WeightOffers:
         SenderSettings(bucket_bytes=BUCKET_BYTES),
         has_cuda=torch.cuda.is_available(),
     )
-    held, shards = HeldTensors(), offers.shards()
+    held, shards = TensorsInMemory(), offers.shards()
     for file in sorted(model.glob("*.safetensors")):
         for name, tensor in load_file(file).items():
             raw = tensor.contiguous().numpy().tobytes()

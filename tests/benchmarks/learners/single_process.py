@@ -28,7 +28,7 @@ from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, Invali
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
-from seamlessflow_workers.rollout.serving.sequence import Sequence as EngineSequence
+from seamlessflow_workers.rollout.serving.sequence import ServedSequence as EngineSequence
 
 MAX_MODEL_LEN = 256
 MAX_TOKENS_PER_TURN = 24

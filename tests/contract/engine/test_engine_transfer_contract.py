@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.engine.conftest import EngineUnderTest, num_workers, tokens_of
@@ -33,7 +33,7 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
     def offer(folder: Path, transport: WeightTransport, *, adapter: bytes | None = None) -> PublishedWeights:
         versions = tmp_path / "versions"
         shards = SealedShards()
-        held = HeldTensors()
+        held = TensorsInMemory()
         for file in sorted(folder.glob("*.safetensors")) if folder.is_dir() else [folder]:
             for name, tensor in load_file(file).items():
                 raw = tensor.contiguous().numpy().tobytes()

@@ -13,7 +13,7 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.weight_offers import offers_open, transport_require
 from seamlessflow_workers.weights.offering import WeightOffers
-from seamlessflow_workers.weights.offers import OFFER_NAME, Here, Offer, TransferFailed, offer_of
+from seamlessflow_workers.weights.offers import OFFER_NAME, EngineLocation, Offer, TransferFailed, offer_of
 from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, transport_choose, transports_opened
@@ -72,7 +72,7 @@ def test_machine_that_listens_to_others_serves_broadcasts_there(tmp_path: Path, 
             assert_same(arrival.folder, folder)
 
 
-OFFER = Offer(version=1, manifest_sha256="", token="", place="here", socket="s", backend=NCCL)
+OFFER = Offer(version=1, manifest_sha256="", token="", host_id="here", socket="s", backend=NCCL)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ OFFER = Offer(version=1, manifest_sha256="", token="", place="here", socket="s",
 def test_auto_takes_the_best_that_can_be(
     offered: Offer | None, where: str, device: str, expected: WeightTransport
 ) -> None:
-    assert transport_choose(AUTO, offered, Here(place=where, device=device)) is expected
+    assert transport_choose(AUTO, offered, EngineLocation(host_id=where, device=device)) is expected
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_transport_that_cannot_be_says_why(
     wanted: WeightTransport, where: str, device: str, reason: str
 ) -> None:
     with pytest.raises(TransferFailed) as failed:
-        transport_choose(wanted, OFFER, Here(place=where, device=device))
+        transport_choose(wanted, OFFER, EngineLocation(host_id=where, device=device))
     assert str(failed.value) == reason
 
 

@@ -14,7 +14,7 @@ from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from tests.fixtures.trainer_harness import JOB, child_environment
 
@@ -32,9 +32,9 @@ GATHER_S = 0.5
 DEADLINE_S = 60.0
 
 
-def made(seed: int) -> HeldTensors:
+def made(seed: int) -> TensorsInMemory:
     rng = np.random.default_rng(seed)
-    held = HeldTensors()
+    held = TensorsInMemory()
     for number in range(8):
         values = rng.normal(size=(16, 8 * (number + 1))).astype(np.float32)
         held[f"layer.{number}.weight"] = RawTensor(

@@ -6,8 +6,8 @@ That they are finite is not checked again if the manifest beside them says that 
 the embeddings are tied, `lm_head.weight` may be included (senders always include it) and must equal the embedding. Both
 kinds of engine stage their updates here.
 
-A worker of an engine that is spread over devices needs only a part of most tensors, and reads and checks that part.
-Files are mapped, so what is not read takes no memory, and of a sum that an adapter changes only the part is computed.
+A worker of an engine that is spread over devices needs only a slice of most tensors, and reads and checks that slice.
+Files are mapped, so unread values take no memory, and of a sum that an adapter changes only the slice is computed.
 
 An adapter adds (alpha / rank)·B·A to each layer that it changes. The sums start from the folder's own weights, never
 from merged ones, so versions do not drift; tensors that the previous update changed and this one does not are restored
@@ -65,7 +65,7 @@ class LowRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorSlice:
     """What one worker needs of a tensor: `size` entries along `dim`, from `start`; none if `size` is 0."""
 
     dim: int
@@ -73,20 +73,20 @@ class Part:
     size: int
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Return this part of a tensor, as a view."""
+        """Return this slice of a tensor, as a view."""
         return tensor.narrow(self.dim, self.start, self.size)
 
 
-Parts = Mapping[str, Part]  # by name; of tensors that are not listed, all is needed
+TensorSlices = Mapping[str, TensorSlice]  # by name; of tensors that are not listed, all is needed
 
 
 @dataclass(frozen=True, slots=True)
 class StagedUpdate:
-    """`values` have their whole shapes, but only the parts that this worker needs were read and checked."""
+    """`values` have their whole shapes, but only the slices that this worker needs were read and checked."""
 
     values: dict[str, Tensor]
-    differing: frozenset[str]  # from the model folder, once `values` are in place
-    num_bytes: int  # of the parts
+    differing: frozenset[str]  # from the model folder, once `values` are loaded
+    num_bytes: int  # of the slices
 
 
 class BaseWeights:
@@ -103,7 +103,7 @@ class BaseWeights:
 
     def read(self, name: str) -> Tensor:
         if name == EMBEDDING and name not in self._files:
-            name = HEAD  # a tied model's folder may hold it under this name only
+            name = HEAD  # a tied model's folder may have it under this name only
         with safe_open(self._files[name], framework="pt") as shard:
             tensor: Tensor = shard.get_tensor(name)
         return tensor
@@ -118,20 +118,20 @@ class WeightUpdates:
         tied_embedding: str | None,
         dtype: torch.dtype,
         takes_whole_modules: bool = False,
-        parts: Parts = MappingProxyType({}),
+        slices: TensorSlices = MappingProxyType({}),
     ) -> None:
         """`shapes`: every tensor of the engine by its name in a checkpoint, without the head if it is tied.
 
         `takes_whole_modules`: the engine fuses the weights of a module (queries, keys and values) into one tensor, so
         an update must include all weights of a module that it changes.
-        `parts`: what this engine, or worker of an engine, needs of each tensor.
+        `slices`: what this engine, or worker of an engine, needs of each tensor.
         """
         self._folder = folder
         self._shapes = shapes
         self._tied_embedding = tied_embedding
         self._dtype = dtype
         self._takes_whole_modules = takes_whole_modules
-        self._parts = parts
+        self._slices = slices
         self._differing: frozenset[str] = frozenset()
 
     def stage(self, path: Path) -> StagedUpdate:
@@ -142,7 +142,7 @@ class WeightUpdates:
             if self._takes_whole_modules:
                 restored |= self._beside(restored | changes.keys())
             adapted = adapted_tensors(
-                changes, self._base, restored=sorted(restored), dtype=self._dtype, parts=self._parts
+                changes, self._base, restored=sorted(restored), dtype=self._dtype, slices=self._slices
             )
             values = dict(adapted)
             return StagedUpdate(values, frozenset(changes), self._num_bytes(values))
@@ -152,7 +152,7 @@ class WeightUpdates:
             values,
             self._shapes,
             tied_embedding=self._tied_embedding,
-            parts=self._parts,
+            slices=self._slices,
             is_proven_finite=is_proven,
         )
         if is_proven:
@@ -161,10 +161,10 @@ class WeightUpdates:
         return StagedUpdate(values, frozenset() if is_own else frozenset(values), self._num_bytes(values))
 
     def _bring_into_memory(self, path: Path, values: Mapping[str, Tensor]) -> None:
-        """Have the disk read now, and not when values are put in place: what this engine or worker needs."""
+        """Have the disk read now, and not when values are loaded: the slices that this engine or worker needs."""
         if self._num_bytes(values) < sum(value.nbytes for value in values.values()):
             for name, value in values.items():
-                pages_touch(part_of(name, value, self._parts))
+                pages_touch(own_slice(name, value, self._slices))
             return
         for file in safetensors_files(path):
             try:
@@ -176,14 +176,14 @@ class WeightUpdates:
         self._differing = update.differing
 
     def _num_bytes(self, values: Mapping[str, Tensor]) -> int:
-        return sum(part_of(name, value, self._parts).nbytes for name, value in values.items())
+        return sum(own_slice(name, value, self._slices).nbytes for name, value in values.items())
 
     @cached_property
     def _base(self) -> BaseWeights:
         return BaseWeights(self._folder)
 
     def _beside(self, names: frozenset[str]) -> frozenset[str]:
-        """Return all tensors of the modules that hold these: for `….mlp.up_proj.weight` all of `….mlp`."""
+        """Return all tensors of the modules of these: for `….mlp.up_proj.weight` all of `….mlp`."""
         modules = {name.rsplit(".", 2)[0] for name in names}
         return frozenset(name for name in self._shapes if name.rsplit(".", 2)[0] in modules)
 
@@ -193,26 +193,26 @@ def check_all(
     shapes: Mapping[str, tuple[int, ...]],
     *,
     tied_embedding: str | None,
-    parts: Parts,
+    slices: TensorSlices,
     is_proven_finite: bool = False,
 ) -> None:
     """Check that these are exactly the tensors of `shapes`, and remove a tied head. Raises WeightsError.
 
-    Of the values, only the parts are looked at.
+    Of the values, only the slices are looked at.
     """
     if tied_embedding is not None:
-        _check_tied(values, embedding_name=tied_embedding, parts=parts)
+        _check_tied(values, embedding_name=tied_embedding, slices=slices)
     _check_names(set(shapes), set(values))
     for name, shape in shapes.items():
         check_tensor(
-            name, wanted=shape, value=values[name], part=parts.get(name), is_proven_finite=is_proven_finite
+            name, wanted=shape, value=values[name], own=slices.get(name), is_proven_finite=is_proven_finite
         )
 
 
-def part_of(name: str, value: Tensor, parts: Parts) -> Tensor:
-    """Return what is needed of a tensor, as a view."""
-    part = parts.get(name)
-    return value if part is None else part.of(value)
+def own_slice(name: str, value: Tensor, slices: TensorSlices) -> Tensor:
+    """Return the needed slice of a tensor, as a view."""
+    own = slices.get(name)
+    return value if own is None else own.of(value)
 
 
 def pages_touch(value: Tensor) -> None:
@@ -236,7 +236,7 @@ def safetensors_files(path: Path) -> list[Path]:
     if not path.exists():
         raise WeightsError(f"{path} does not exist")
     if not files:
-        raise WeightsError(f"{path} holds no .safetensors file")
+        raise WeightsError(f"{path} has no .safetensors file")
     return files
 
 
@@ -255,14 +255,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return values
 
 
-def _check_tied(values: dict[str, Tensor], *, embedding_name: str, parts: Parts) -> None:
+def _check_tied(values: dict[str, Tensor], *, embedding_name: str, slices: TensorSlices) -> None:
     head = values.pop(HEAD, None)
     if head is None:
         return
     embedding = values.setdefault(embedding_name, head)
-    part = parts.get(embedding_name)
+    own = slices.get(embedding_name)
     is_same = embedding.shape == head.shape and (
-        torch.equal(embedding, head) if part is None else torch.equal(part.of(embedding), part.of(head))
+        torch.equal(embedding, head) if own is None else torch.equal(own.of(embedding), own.of(head))
     )
     if not is_same:
         raise WeightsError(f"{HEAD} differs from {embedding_name}, but the model ties them")
@@ -281,16 +281,16 @@ def check_tensor(
     *,
     wanted: tuple[int, ...],
     value: Tensor,
-    part: Part | None = None,
+    own: TensorSlice | None = None,
     is_proven_finite: bool = False,
 ) -> None:
-    """Check that `value` has this shape and is floating, and that the part is finite. Raises WeightsError."""
+    """Check that `value` has this shape and is floating, and that the slice is finite. Raises WeightsError."""
     if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():
         raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")
-    if not is_proven_finite and not torch.isfinite(value if part is None else part.of(value)).all():
-        raise WeightsError(f"{name} holds NaN or infinite values; the old weights stay")
+    if not is_proven_finite and not torch.isfinite(value if own is None else own.of(value)).all():
+        raise WeightsError(f"{name} has NaN or infinite values; the old weights stay")
 
 
 def is_adapter(path: Path) -> bool:
@@ -303,41 +303,43 @@ def adapted_tensors(
     *,
     restored: Iterable[str],
     dtype: torch.dtype,
-    parts: Parts = MappingProxyType({}),
+    slices: TensorSlices = MappingProxyType({}),
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield (name, weight in `dtype`) of each changed layer, then of the `restored` ones as the folder has them.
 
-    Outside of the parts, the values of a weight have no meaning. Raises WeightsError if a sum is not finite.
+    Outside of the slices, the values of a weight have no meaning. Raises WeightsError if a sum is not finite.
     """
     for name, change in changes.items():
-        part = parts.get(name)
-        weight = _spread(merged(base.read(name), change, dtype, part), base.shapes[name], part)
-        check_tensor(name, wanted=base.shapes[name], value=weight, part=part)
+        own = slices.get(name)
+        weight = _spread(merged(base.read(name), change, dtype, own), base.shapes[name], own)
+        check_tensor(name, wanted=base.shapes[name], value=weight, own=own)
         yield name, weight
     for name in restored:
         if name not in changes:
             yield (
                 name,
-                _spread(part_of(name, base.read(name), parts).to(dtype), base.shapes[name], parts.get(name)),
+                _spread(
+                    own_slice(name, base.read(name), slices).to(dtype), base.shapes[name], slices.get(name)
+                ),
             )
 
 
-def merged(base: Tensor, change: LowRank, dtype: torch.dtype, part: Part | None = None) -> Tensor:
-    """Return this part of base + scale·B·A in `dtype`, computed in float32."""
+def merged(base: Tensor, change: LowRank, dtype: torch.dtype, own: TensorSlice | None = None) -> Tensor:
+    """Return this slice of base + scale·B·A in `dtype`, computed in float32."""
     up, down = change.up, change.down
-    if part is not None:
-        base = part.of(base)
-        up, down = (part.of(up), down) if part.dim == 0 else (up, part.of(down))
+    if own is not None:
+        base = own.of(base)
+        up, down = (own.of(up), down) if own.dim == 0 else (up, own.of(down))
     total = base.to(dtype).float().addmm(up.float(), down.float(), alpha=change.scale)
     return total.to(dtype)
 
 
-def _spread(value: Tensor, shape: tuple[int, ...], part: Part | None) -> Tensor:
-    """Return a tensor of this shape that has `value` as its part. The rest is never written, so it takes no memory."""
-    if part is None:
+def _spread(value: Tensor, shape: tuple[int, ...], own: TensorSlice | None) -> Tensor:
+    """Return a tensor of this shape that has `value` as its slice. The rest is never written, so it takes no memory."""
+    if own is None:
         return value
     whole = torch.empty(shape, dtype=value.dtype)
-    part.of(whole).copy_(value)
+    own.of(whole).copy_(value)
     return whole
 
 
@@ -346,7 +348,7 @@ def adapter_read(folder: Path, base: BaseWeights) -> dict[str, LowRank]:
     scale, rank = _read_config(folder / ADAPTER_CONFIG_NAME)
     tensors = read_tensors(folder / ADAPTER_SHARD_NAME)
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
-    if not names or tensors.keys() != {f"{name}{part}" for name in names for part in (_DOWN, _UP)}:
+    if not names or tensors.keys() != {f"{name}{own}" for name in names for own in (_DOWN, _UP)}:
         raise WeightsError(
             f"{folder / ADAPTER_SHARD_NAME} must contain pairs of lora_A and lora_B, and nothing else"
         )

@@ -43,7 +43,7 @@ class JobArtifacts:
         return self._store.workspace(job_place(self._job_id)) if self._store.is_local else None
 
     def version_keep(self, version: int) -> str:
-        """Make a written version part of the store, and return its URL. Raises StoreError."""
+        """Add a written version to the store, and return its URL. Raises StoreError."""
         place, expected = version_place(self._job_id, version), None
         if not self._store.is_local:
             manifest = manifest_read(self._store.workspace(place))
@@ -52,7 +52,7 @@ class JobArtifacts:
         return self._store.url_of(place)
 
     def checkpoint_keep(self, batch_number: int, *, num_kept: int) -> str:
-        """Make a written checkpoint part of the store, and return its URL; only the newest stay. Raises StoreError."""
+        """Add a written checkpoint to the store, and return its URL; only the newest stay. Raises StoreError."""
         self._store.keep(checkpoint_place(self._job_id, batch_number))
         for number in self._checkpoint_numbers()[:-num_kept]:
             self._store.remove(checkpoint_place(self._job_id, number))

@@ -1,6 +1,6 @@
 """Files that survive a crash: takes chunks of bytes, writes a synced file and returns its digest.
 
-Everything under the artifact root is first written beside its place, synced and renamed. A failure is described in one
+Everything under the artifact root is first written beside its path, synced and renamed. A failure is described in one
 sentence for people.
 """
 

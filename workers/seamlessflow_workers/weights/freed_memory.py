@@ -1,8 +1,8 @@
 """Gives memory that was freed back to the system.
 
 glibc keeps what a thread has freed for later allocations of that thread, and can use little of it for other sizes.
-Staged weights can be as large as the model, so an engine would go on holding that much after an update, and once more
-for each thread that ever staged. Invariant: what is in use is not touched.
+Staged weights can be as large as the model, so an engine would keep that much after an update, and once more
+for each thread that ever staged. Invariant: memory in use is not touched.
 """
 
 import ctypes

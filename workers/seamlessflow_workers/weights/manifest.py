@@ -1,6 +1,6 @@
 """The manifest of one policy version, and where versions are stored.
 
-`<artifact_root>/<job>/versions/<n>/` holds `manifest.json` and the shards that it lists. A folder with that name is
+`<artifact_root>/<job>/versions/<n>/` has `manifest.json` and the shards that it lists. A folder with that name is
 complete, because it is written under another name and renamed. The manifest contains no time and no host, so the same
 weights give the same bytes and its digest identifies them. A version that is an adapter over the job's initial model is
 stored in peft's own format: `adapter_model.safetensors`, its only shard, and `adapter_config.json`.

@@ -1,4 +1,5 @@
-"""What the safetensors files of a model folder hold, from their headers alone; no weight is read, nor a framework."""
+"""The tensors in the safetensors files of a model folder, from their headers alone; no weight is read, nor a
+framework."""
 
 from pathlib import Path
 

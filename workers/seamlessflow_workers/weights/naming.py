@@ -7,9 +7,9 @@ have a tensor for each expert and projection:
     mlp.experts.down_proj    [E, H, I]      mlp.experts.<e>.down_proj.weight [H, I]
 
 with E experts, inner width I and hidden width H; Qwen's, DeepSeek's and GLM's folders alike. Everything else has one
-name. This module takes names and shapes and returns `ParameterView`s: which part of which parameter a tensor is. The
-trainer cuts what it publishes by them, engines find where an update belongs, and whoever loads a folder finds where a
-tensor goes. Invariant: what is published has the names of the model folder, whatever the model calls its parameters.
+name. This module takes names and shapes and returns `ParameterView`s: which rows of which parameter a tensor is. The
+trainer cuts what it publishes by them, engines find where an update belongs, and a loader of a folder finds where a
+tensor goes. Invariant: published tensors have the names of the model folder, whatever the model calls its parameters.
 """
 
 import re
@@ -27,22 +27,22 @@ _OF_EXPERT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ParameterView:
-    """A tensor of a model folder as a part of a parameter."""
+    """A tensor of a model folder as a view of a parameter."""
 
     parameter: str
     shape: Shape
-    expert: int | None = None  # along the parameter's first axis; None: the piece is the whole parameter
+    expert: int | None = None  # along the parameter's first axis; None: the view is the whole parameter
     begin: int = 0  # first row within the expert
 
     def of(self, whole: Any) -> Any:
-        """Return the piece as a view of the parameter's values: a tensor or an array."""
+        """Return this view of the parameter's values: a tensor or an array."""
         if self.expert is None:
             return whole
         return whole[self.expert, self.begin : self.begin + self.shape[0]]
 
 
 def parameter_views(shapes: Mapping[str, Shape], folder_names: Collection[str]) -> dict[str, ParameterView]:
-    """Return the pieces by their names in the model folder, in the order of the parameters.
+    """Return the views by their names in the model folder, in the order of the parameters.
 
     `shapes` are those of the model's parameters and buffers. A stacked parameter is cut unless the folder itself has it
     under that name (as transformers writes some families); without any names the usual form is assumed.
@@ -76,7 +76,7 @@ def router_names(names: Collection[str]) -> list[str]:
 
 
 def publication_order(name: str) -> tuple[str, int, str]:
-    """Return a sort key with which the pieces of a parameter lie side by side, so that it is gathered once."""
+    """Return a sort key with which the views of a parameter are adjacent, so that it is gathered once."""
     if (match := _OF_EXPERT.fullmatch(name)) is None:
         return name, 0, ""
     kind = "down" if match["projection"] == "down" else "gate_up"

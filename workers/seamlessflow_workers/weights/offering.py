@@ -8,7 +8,7 @@ served read the files.
 from pathlib import Path
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.offers import Offer, offer_withdraw, offer_write, place
+from seamlessflow_workers.weights.offers import Offer, host_id, offer_withdraw, offer_write
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports_opened
@@ -43,7 +43,7 @@ class WeightOffers:
         """Offer this version from now on, instead of the previous one."""
         self._offered.replace(shards, version=version)
         offer = Offer(
-            version=version, manifest_sha256=manifest_sha256, token=self._offered.token, place=place()
+            version=version, manifest_sha256=manifest_sha256, token=self._offered.token, host_id=host_id()
         )
         for sender in self.senders:
             offer = sender.advertise(offer)

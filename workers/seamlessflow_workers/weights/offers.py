@@ -1,8 +1,8 @@
-"""What a trainer offers beside a version's files, how an engine asks for it, and how the version came.
+"""A trainer's offer beside a version's files, how an engine asks for it, and how the version came.
 
 The trainer writes `.offer.json` beside its versions. It says where and how engines can get the shards of the newest
 version from the trainer's memory. The files remain the record: an engine that finds no offer or a stale one, or whose
-transfer fails, reads them. This module has the terms that all transports share, without any framework.
+transfer fails, reads them. This module has the terms common to all transports, without any framework.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     manifest_sha256: str
     token: str  # anyone who can read the artifacts may have the weights
-    place: str  # the host, as far as shared memory reaches
+    host_id: str = msgspec.field(name="place")  # the host, as far as shared memory reaches
     socket: str | None = None  # ipc: name of an abstract unix socket
     host: str = ""  # collective: where the trainer listens
     port: int = 0
@@ -51,10 +51,10 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class EngineLocation:
     """Where an engine is, for the choice of a transport."""
 
-    place: str
+    host_id: str
     device: str  # cpu or cuda
 
 
@@ -82,7 +82,7 @@ class Arrival:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def place() -> str:
+def host_id() -> str:
     """Return a name that is equal for processes that can reach one another's abstract sockets on one host."""
     return f"{_BOOT_ID.read_text().strip()}:{_NETWORK.stat().st_ino}"
 

@@ -1,4 +1,4 @@
-"""Brings a file into memory before somebody who must not wait for a disk reads it.
+"""Brings a file into memory before a thread that must not wait for a disk reads it.
 
 Takes a path; afterwards the file's pages are in the kernel's cache, from which they are mapped without a copy. Python's
 other threads go on meanwhile: reading gives up the interpreter's lock, and advice about mapped memory would not.

@@ -16,11 +16,11 @@ from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, ma
 from seamlessflow_workers.weights.offers import (
     TIMEOUT_S,
     Arrival,
-    Here,
+    EngineLocation,
     Offer,
     TransferFailed,
+    host_id,
     offer_of,
-    place,
 )
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, Receive, transport_choose
@@ -35,7 +35,7 @@ def weights_receive(
     started_s = time.monotonic()
     try:
         offer = None if wanted is WeightTransport.FILE else offer_of(folder)
-        transport = transport_choose(wanted, offer, Here(place=place(), device=device))
+        transport = transport_choose(wanted, offer, EngineLocation(host_id=host_id(), device=device))
         receive = TRANSPORTS[transport].receive
         if offer is None or receive is None:
             return Arrival(folder, WeightTransport.FILE, seconds=time.monotonic() - started_s)

@@ -15,7 +15,7 @@ _LENGTH_BYTES = 8
 
 
 def safetensors_head(layouts: Mapping[str, TensorLayout], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return the head of a file that holds these tensors one after the other, without gaps."""
+    """Return the head of a file that has these tensors one after the other, without gaps."""
     header: dict[str, object] = {} if metadata is None else {_METADATA: dict(metadata)}
     offset = 0
     for name, layout in layouts.items():

@@ -1,4 +1,4 @@
-"""Shards of a version, with the bytes of their files, in memory that nobody can change any more.
+"""Shards of a version, with the bytes of their files, in memory that no process can change any more.
 
 Bytes enter while their file is written, or as they are received. File descriptors leave, which can be passed to other
 processes of the host. The kernel seals a complete shard: a process that maps it sees the same bytes for as long as it

@@ -25,7 +25,7 @@ class RawTensor:
 
 
 class WeightsNotFinite(ValueError):
-    """A tensor holds NaN or infinite values."""
+    """A tensor has NaN or infinite values."""
 
 
 class WeightsSource(Protocol):
@@ -40,7 +40,7 @@ class WeightsSource(Protocol):
         ...
 
 
-class HeldTensors(dict[str, RawTensor]):
+class TensorsInMemory(dict[str, RawTensor]):
     """A source whose weights are all in memory."""
 
     def layouts(self) -> Mapping[str, TensorLayout]:

@@ -21,7 +21,7 @@ from seamlessflow.control_plane.policies.merging import from_floats, merged, to_
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout import weights as engine_weights
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.control_plane import Cast, Person
@@ -77,7 +77,7 @@ def publish_whole(job: Job, model: PreTrainedModel, *, dtype: str, max_shard_byt
         tensors[name] = RawTensor(FORMATS[DTYPES[dtype]], tuple(tensor.shape), data, len(data))
     weights_publish(
         folder.parent,
-        HeldTensors(tensors),
+        TensorsInMemory(tensors),
         job_id=job.id,
         version=1,
         parent_version=0,

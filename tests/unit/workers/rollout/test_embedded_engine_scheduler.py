@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
 from seamlessflow_workers.rollout.engine.slot_table import SlotTable
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 from tests.fakes.fake_engine import FakeRunner, Faults, next_logprob, next_token
 
 MAX_MODEL_LEN = 128
@@ -25,10 +25,10 @@ def make_scheduler(*, max_batched_tokens: int = 16) -> tuple[Scheduler, FakeRunn
     return Scheduler(runner, max_batched_tokens=max_batched_tokens), runner
 
 
-def make_sequence(prompt: list[int], *, max_tokens: int, salt: str = "s", seed: int = 0) -> Sequence:
+def make_sequence(prompt: list[int], *, max_tokens: int, salt: str = "s", seed: int = 0) -> ServedSequence:
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, logprobs=0)
     body = GenerateRequest(token_ids=prompt, sampling_params=params, cache_salt=salt)
-    return Sequence(
+    return ServedSequence(
         request_id=f"r{seed}", body=body, eos_token_ids=frozenset(), max_model_len=MAX_MODEL_LEN, seed=seed
     )
 
@@ -47,7 +47,7 @@ def run_to_end(scheduler: Scheduler, runner: FakeRunner) -> None:
         pass
 
 
-def assert_is_what_the_function_says(sequence: Sequence) -> None:
+def assert_is_what_the_function_says(sequence: ServedSequence) -> None:
     tokens = sequence.tokens[: sequence.num_tokens]
     versions = {
         index: version
@@ -69,7 +69,7 @@ def test_every_token_is_right_through_admissions_aborts_preemptions_and_versions
     rng = random.Random(seed)
     scheduler, runner = make_scheduler(max_batched_tokens=max_batched_tokens)
     histories = [[rng.randrange(VOCAB_SIZE) for _ in range(rng.randrange(1, 40))] for _ in range(3)]
-    sequences: list[Sequence] = []
+    sequences: list[ServedSequence] = []
     version = 0
     for _ in range(120):
         chance = rng.random()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seamlessflow_workers.rollout.weights import Part, WeightUpdates, pages_touch
+from seamlessflow_workers.rollout.weights import TensorSlice, WeightUpdates, pages_touch
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, Manifest, manifest_encode
 from seamlessflow_workers.weights.offers import WeightsError
 from seamlessflow_workers.weights.page_cache import pages_load
@@ -16,7 +16,7 @@ NAME = "model.norm.weight"
 
 
 def version(folder: Path, *, are_finite: bool) -> Path:
-    """Return the folder of a version whose only tensor holds NaN."""
+    """Return the folder of a version whose only tensor has NaN."""
     folder.mkdir()
     save_file({NAME: torch.tensor([1.0, torch.nan])}, folder / "model-00001.safetensors")
     manifest = Manifest(
@@ -35,7 +35,7 @@ def version(folder: Path, *, are_finite: bool) -> Path:
 
 def test_values_are_checked_once_by_whoever_wrote_them_or_else_here(tmp_path: Path) -> None:
     updates = WeightUpdates(tmp_path, {NAME: (2,)}, tied_embedding=None, dtype=torch.float32)
-    with pytest.raises(WeightsError, match=f"{NAME} holds NaN or infinite values"):
+    with pytest.raises(WeightsError, match=f"{NAME} has NaN or infinite values"):
         updates.stage(version(tmp_path / "unchecked", are_finite=False))
     staged = updates.stage(version(tmp_path / "checked", are_finite=True))
     assert torch.isnan(staged.values[NAME]).any()
@@ -51,8 +51,10 @@ def test_a_worker_brings_only_its_part_of_a_file_into_memory(
     monkeypatch.setattr(f"{module}.pages_load", loaded.append)
     monkeypatch.setattr(f"{module}.pages_touch", lambda value: touched.append(value.numel()))
     folder = version(tmp_path / "checked", are_finite=True)
-    for parts in ({}, {NAME: Part(dim=0, start=1, size=1)}):
-        updates = WeightUpdates(tmp_path, {NAME: (2,)}, tied_embedding=None, dtype=torch.float32, parts=parts)
+    for slices in ({}, {NAME: TensorSlice(dim=0, start=1, size=1)}):
+        updates = WeightUpdates(
+            tmp_path, {NAME: (2,)}, tied_embedding=None, dtype=torch.float32, slices=slices
+        )
         updates.stage(folder)
     assert (loaded, touched) == ([folder / "model-00001.safetensors"], [1])
 

@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.core.liveness.device_errors import failed_device, is_device_error
 from seamlessflow_workers.process.device_environment import trainer_devices, trainer_environment
-from seamlessflow_workers.train.distributed.seats import device_failure, rank_cores, seat_take
+from seamlessflow_workers.train.distributed.seats import device_failure, pin_to_cores, rank_cores
 from tests.fixtures.machine_devices import core_device, gpu
 
 
@@ -65,9 +65,9 @@ def test_a_seat_binds_every_thread_and_those_that_it_starts_later() -> None:
     before.start()
     threads_before = os.environ.get("OMP_NUM_THREADS")
     try:
-        seat_take([])
+        pin_to_cores([])
         assert sorted(os.sched_getaffinity(0)) == allowed
-        seat_take(allowed[:1])
+        pin_to_cores(allowed[:1])
         assert os.environ["OMP_NUM_THREADS"] == "1"
         later = threading.Thread(target=wait)
         later.start()
@@ -77,7 +77,7 @@ def test_a_seat_binds_every_thread_and_those_that_it_starts_later() -> None:
         assert cores_seen == [{allowed[0]}] * 2
     finally:
         go_on.set()
-        seat_take(allowed)
+        pin_to_cores(allowed)
         if threads_before is None:
             del os.environ["OMP_NUM_THREADS"]
         else:

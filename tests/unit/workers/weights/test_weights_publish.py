@@ -21,7 +21,7 @@ from seamlessflow_workers.weights.manifest import (
     manifest_digest,
     manifest_read,
 )
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor, TensorLayout
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout, TensorsInMemory
 from seamlessflow_workers.weights.transports.file.receiving import verified_shards, weights_verify
 from seamlessflow_workers.weights.transports.file.sending import (
     PublishedWeights,
@@ -29,7 +29,7 @@ from seamlessflow_workers.weights.transports.file.sending import (
     weights_publish,
 )
 from seamlessflow_workers.weights.transports.file.shards import (
-    MAX_HELD_BUCKETS,
+    MAX_BUFFERED_BUCKETS,
     ShardOrder,
     shards_write,
 )
@@ -52,7 +52,7 @@ def publish(
 ) -> PublishedWeights:
     return weights_publish(
         versions,
-        HeldTensors({name: raw(array) for name, array in arrays.items()}),
+        TensorsInMemory({name: raw(array) for name, array in arrays.items()}),
         job_id=JOB,
         version=version,
         parent_version=version - 1,
@@ -131,7 +131,7 @@ def test_no_more_than_a_few_buckets_are_in_memory_whatever_the_shards(tmp_path: 
         if max_bucket_bytes == 250:
             assert max(map(len, source.buckets)) == 2
             # Those that wait to be written, the one that is being fetched, and a tensor larger than a bucket.
-            assert source.most_alive <= (MAX_HELD_BUCKETS + 1) * 200 + 800 < 120 * 100 / 4
+            assert source.most_alive <= (MAX_BUFFERED_BUCKETS + 1) * 200 + 800 < 120 * 100 / 4
     assert len(digests) == 2, "buckets do not show in what is written"
 
 
@@ -187,14 +187,14 @@ FULL_DISK = """
 import sys, subprocess, pathlib
 from uuid import UUID
 sys.path[:0] = sys.argv[2:]
-from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.tensors import TensorsInMemory, RawTensor
 from seamlessflow_workers.weights.transports.file.sending import WeightsWriteError, weights_publish
 root = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root], check=True)
 def publish(version, num_bytes):
     tensor = RawTensor(dtype="U8", shape=(num_bytes,), data=bytes(num_bytes), num_bytes=num_bytes)
     ids = dict(job_id=UUID(int=1), version=version, parent_version=0)
-    weights_publish(root, HeldTensors(a=tensor), **ids, dtype="float32")
+    weights_publish(root, TensorsInMemory(a=tensor), **ids, dtype="float32")
 publish(1, 400_000)
 try:
     publish(2, 900_000)

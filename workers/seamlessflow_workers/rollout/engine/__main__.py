@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 
 PROGRAM = "seamlessflow-engine"
-# The event loop and the engine's thread share the interpreter lock: neither should wait 5 ms for the other.
+# The event loop and the engine's thread use one interpreter lock: neither should wait 5 ms for the other.
 SWITCH_INTERVAL_S = 0.0005
 
 

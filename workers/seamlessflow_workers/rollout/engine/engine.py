@@ -2,8 +2,8 @@
 
 Requests and verbs come from the server's event loop and go to the thread as commands; each verb returns once it has
 taken effect. States: running; paused to new requests (`abort`, `wait`); paused to all (`keep`); asleep (paused, without
-a cache); held (new weights are in place but their version is not named yet, so nothing is sampled that could not be
-labelled). Invariant: every command takes effect between two tokens, never within a step.
+a cache); awaiting a version (new weights are loaded but their version is not named yet, so nothing is sampled that
+could not be labelled). Invariant: every command takes effect between two tokens, never within a step.
 """
 
 import asyncio
@@ -12,8 +12,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Sequence as Series
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from enum import Enum, auto
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TypeVar
 from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import (
     EngineSettings,
     ModelLimits,
@@ -62,7 +61,7 @@ class EmbeddedEngine(ServedEngine):
         self._random = random.Random(settings.seed)
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = _Gate.OPEN
-        self._is_held = False
+        self._awaits_version = False
         self._staged: StagedWeights | None = None
         self._drained: list[tuple[Future[None], bool]] = []  # with whether to clear the cache
         self._num_unfinished = 0  # written by `_count_lock` holders only
@@ -91,14 +90,14 @@ class EmbeddedEngine(ServedEngine):
         self._commands.put(halt)
         self._thread.join()
 
-    def _begin(self, sequence: Sequence) -> None:
+    def _begin(self, sequence: ServedSequence) -> None:
         seed = sequence.params.seed
         sequence.seed = self._random.getrandbits(64) if seed is None else seed
         with self._count_lock:
             self._num_unfinished += 1
         self._commands.put(lambda: self.scheduler.add(sequence))
 
-    def abort(self, sequences: Series[Sequence]) -> None:
+    def abort(self, sequences: Sequence[ServedSequence]) -> None:
         aborted = list(sequences)
 
         def act() -> None:
@@ -142,7 +141,9 @@ class EmbeddedEngine(ServedEngine):
         assert staged is not None
 
         def act() -> None:
-            self._is_held = True  # first: if applying fails half-way, nothing is sampled from the mixture
+            self._awaits_version = (
+                True  # first: if applying fails half-way, nothing is sampled from the mixture
+            )
             self.scheduler.forget_prefixes()
             staged.apply()
 
@@ -150,7 +151,7 @@ class EmbeddedEngine(ServedEngine):
 
     async def set_weight_version(self, version: str | None) -> None:
         def act() -> None:
-            self._is_held = False
+            self._awaits_version = False
             if version is not None:
                 self.weight_version = version
 
@@ -159,7 +160,7 @@ class EmbeddedEngine(ServedEngine):
             await asyncio.to_thread(freed_memory_return)  # of the staged weights, while sampling goes on
 
     async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
-        """Forget the free rows; return False, as vLLM does, if running sequences still hold others."""
+        """Forget the free rows; return False, as vLLM does, if running sequences still use others."""
 
         def act() -> bool:
             if reset_running:
@@ -235,7 +236,7 @@ class EmbeddedEngine(ServedEngine):
     def _step(self) -> bool:
         """Compute one token for each running sequence; return False if there was nothing to do."""
         scheduler = self.scheduler
-        if self._gate is _Gate.CLOSED or self._is_held or self.is_asleep:
+        if self._gate is _Gate.CLOSED or self._awaits_version or self.is_asleep:
             return False
         if scheduler.waiting and self._gate is _Gate.OPEN:
             scheduler.admit()
@@ -246,7 +247,7 @@ class EmbeddedEngine(ServedEngine):
         self._publish(sequences)
         return True
 
-    def _publish(self, sequences: list[Sequence]) -> None:
+    def _publish(self, sequences: list[ServedSequence]) -> None:
         finished = [sequence for sequence in sequences if sequence.finish_reason is not None]
         if finished:
             self._finish(finished)
@@ -268,12 +269,12 @@ class EmbeddedEngine(ServedEngine):
         if due:
             self._notify_streams(due)
 
-    def _notify_streams(self, sequences: list[Sequence]) -> None:
+    def _notify_streams(self, sequences: list[ServedSequence]) -> None:
         for sequence in sequences:
             sequence.num_notified = sequence.num_generated
         self._notify(sequences)
 
-    def _finish(self, sequences: list[Sequence]) -> None:
+    def _finish(self, sequences: list[ServedSequence]) -> None:
         finished = [sequence for sequence in sequences if not sequence.is_reported]
         for sequence in finished:
             sequence.is_reported = True
@@ -281,7 +282,7 @@ class EmbeddedEngine(ServedEngine):
             self._num_unfinished -= len(finished)
         self._notify(finished)
 
-    def _notify(self, sequences: list[Sequence]) -> None:
+    def _notify(self, sequences: list[ServedSequence]) -> None:
         """Wake the handlers of these requests, with one call into the event loop however many they are."""
         if sequences:
             self._tell_loop(lambda: _wake(sequences))
@@ -309,7 +310,8 @@ class EmbeddedEngine(ServedEngine):
             self._loop.call_soon_threadsafe(act)
 
     def _fail(self) -> None:
-        """Wake all requests, in the event loop. The engine's thread has ended, so nobody else writes to sequences."""
+        """Wake all requests, in the event loop. The engine's thread has ended, so no other thread writes to
+        sequences."""
         self.failed.set()
         for sequence in (sequence for siblings in self.in_flight.values() for sequence in siblings):
             if sequence.finish_reason is None:
@@ -317,7 +319,7 @@ class EmbeddedEngine(ServedEngine):
             sequence.changed.set()
 
 
-def _wake(sequences: list[Sequence]) -> None:
+def _wake(sequences: list[ServedSequence]) -> None:
     for sequence in sequences:
         sequence.changed.set()
 

@@ -56,7 +56,9 @@ def _collect(
             max(0, num_unfinished - num_running),
         ),
         _gauge(
-            "kv_cache_usage_perc", "Share of KV cache positions in use; 1 is full.", used / table.tokens.size
+            "kv_cache_usage_perc",
+            "Fraction of KV cache positions in use; 1 is full.",
+            used / table.tokens.size,
         ),
         _Metric("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.", sleep_states),
         _counter("prompt_tokens_total", "Prompt tokens accepted.", counters.prompt_tokens),

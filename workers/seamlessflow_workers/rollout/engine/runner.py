@@ -1,6 +1,6 @@
-"""What the engine asks of a model: one step over rows of a KV cache, and control of its weights and memory.
+"""The engine's interface to a model: one step over rows of a KV cache, and control of its weights and memory.
 
-A row holds the keys and values of one sequence, position by position. The caller chooses the rows, the tokens and
+A row has the keys and values of one sequence, position by position. The caller chooses the rows, the tokens and
 their positions, and how to sample; the runner computes and knows nothing of requests.
 """
 

@@ -22,7 +22,7 @@ from seamlessflow_workers.rollout.engine.runner import (
     StepBatch,
 )
 from seamlessflow_workers.rollout.engine.slot_table import MIN_SHARED_TOKENS, PrefixMatch, SlotTable
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _RowParams:
         self.last_token = np.zeros(num_rows, dtype=np.int64)
         self.position = np.zeros(num_rows, dtype=np.int64)  # of the next token to compute
 
-    def fill(self, sequence: Sequence) -> None:
+    def fill(self, sequence: ServedSequence) -> None:
         row, params = sequence.row, sequence.params
         self.temperature[row] = params.temperature
         self.top_p[row] = params.top_p
@@ -64,9 +64,9 @@ class Scheduler:
         self._max_batched_tokens = max_batched_tokens
         self.table = SlotTable(num_rows=runner.num_rows, max_model_len=runner.max_model_len)
         self._params = _RowParams(runner.num_rows)
-        self.waiting: deque[Sequence] = deque()
-        self.prefilling: list[Sequence] = []
-        self.decoding: list[Sequence] = []
+        self.waiting: deque[ServedSequence] = deque()
+        self.prefilling: list[ServedSequence] = []
+        self.decoding: list[ServedSequence] = []
         self._decode_rows: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._is_stale = False  # `_decode_rows` does not match `decoding`
         self._num_guided = 0  # running sequences with a guide
@@ -78,35 +78,35 @@ class Scheduler:
         return len(self.prefilling) + len(self.decoding)
 
     @property
-    def unfinished(self) -> list[Sequence]:
+    def unfinished(self) -> list[ServedSequence]:
         return [*self.prefilling, *self.decoding, *self.waiting]
 
-    def add(self, sequence: Sequence) -> None:
+    def add(self, sequence: ServedSequence) -> None:
         self.counters.prompt_tokens += sequence.num_prompt_tokens
         self.waiting.append(sequence)
 
     def admit(self) -> None:
         """Give rows to waiting sequences, oldest first; one whose prefix a sibling is computing waits for it."""
         num_free = self._runner.num_rows - self.num_running
-        held: list[Sequence] = []
-        while self.waiting and num_free and len(held) < self._runner.num_rows:
+        deferred: list[ServedSequence] = []
+        while self.waiting and num_free and len(deferred) < self._runner.num_rows:
             sequence = self.waiting.popleft()
             known = sequence.tokens[: sequence.num_tokens]
             match = self._match(sequence, known)
             if match.num_coming - match.num_valid >= MIN_SHARED_TOKENS and self.prefilling:
-                held.append(sequence)
+                deferred.append(sequence)
                 continue
             self._place(sequence, known, match)
             num_free -= 1
-        self.waiting.extendleft(reversed(held))
+        self.waiting.extendleft(reversed(deferred))
 
-    def _match(self, sequence: Sequence, known: NDArray[np.int32]) -> PrefixMatch:
+    def _match(self, sequence: ServedSequence, known: NDArray[np.int32]) -> PrefixMatch:
         if sequence.params.skip_reading_prefix_cache:
             return PrefixMatch(row=-1, num_valid=0, num_coming=0)
         # The last token is always computed: the next one is sampled from its logits.
         return self.table.find_prefix(known[:-1], salt=sequence.cache_salt)
 
-    def _place(self, sequence: Sequence, known: NDArray[np.int32], match: PrefixMatch) -> None:
+    def _place(self, sequence: ServedSequence, known: NDArray[np.int32], match: PrefixMatch) -> None:
         shared = match.num_valid if match.num_valid >= MIN_SHARED_TOKENS else 0
         row = self.table.choose_row(source=match.row if shared else -1, num_shared=shared)
         if shared and row != match.row:
@@ -189,11 +189,11 @@ class Scheduler:
             )
         return tuple(chunks)
 
-    def _sampled_sequences(self, chunks: tuple[PrefillChunk, ...]) -> list[Sequence]:
+    def _sampled_sequences(self, chunks: tuple[PrefillChunk, ...]) -> list[ServedSequence]:
         prefilled = [s for s, chunk in zip(self.prefilling, chunks, strict=False) if chunk.is_sampled]
         return [*prefilled, *self.decoding]
 
-    def _plan_sampling(self, rows: NDArray[np.int64], sequences: list[Sequence]) -> SamplingBatch:
+    def _plan_sampling(self, rows: NDArray[np.int64], sequences: list[ServedSequence]) -> SamplingBatch:
         params = self._params
         forbidden = tuple(
             (entry, tuple(sequence.stop_ids))
@@ -211,7 +211,7 @@ class Scheduler:
             reshaped=_reshapings(sequences) if self._num_reshaped else (),
         )
 
-    def commit(self, batch: StepBatch, sampled: Sampled) -> list[Sequence]:
+    def commit(self, batch: StepBatch, sampled: Sampled) -> list[ServedSequence]:
         """Append the sampled tokens; return the sequences that got one, including those that it finished."""
         sequences = self._sampled_sequences(batch.chunks)
         self._commit_chunks(batch.chunks)
@@ -245,14 +245,14 @@ class Scheduler:
                 self.decoding.append(sequence)
                 self._is_stale = True
 
-    def abort(self, sequence: Sequence, *, reason: FinishReason = FinishReason.ABORT) -> None:
+    def abort(self, sequence: ServedSequence, *, reason: FinishReason = FinishReason.ABORT) -> None:
         """End the sequence with the tokens that it has."""
         if sequence.finish_reason is not None:
             return
         sequence.finish_reason = reason
         self.release(sequence)
 
-    def release(self, sequence: Sequence) -> None:
+    def release(self, sequence: ServedSequence) -> None:
         if sequence.finish_reason is not None:
             self.counters.finished[sequence.finish_reason] += 1
         if sequence.row < 0:
@@ -260,7 +260,7 @@ class Scheduler:
             return
         self._leave_row(sequence)
 
-    def _leave_row(self, sequence: Sequence) -> None:
+    def _leave_row(self, sequence: ServedSequence) -> None:
         self.table.vacate(sequence.row)
         self._num_guided -= sequence.matcher is not None
         self._num_reshaped -= sequence.params.is_reshaped
@@ -281,13 +281,13 @@ class Scheduler:
         self.table.forget_free()
 
 
-def _masks(sequences: list[Sequence]) -> tuple[tuple[int, PackedMask], ...]:
+def _masks(sequences: list[ServedSequence]) -> tuple[tuple[int, PackedMask], ...]:
     return tuple(
         (entry, sequence.allowed) for entry, sequence in enumerate(sequences) if sequence.allowed is not None
     )
 
 
-def _reshapings(sequences: list[Sequence]) -> tuple[tuple[int, Reshaping], ...]:
+def _reshapings(sequences: list[ServedSequence]) -> tuple[tuple[int, Reshaping], ...]:
     return tuple(
         (entry, _reshaping(sequence))
         for entry, sequence in enumerate(sequences)
@@ -295,7 +295,7 @@ def _reshapings(sequences: list[Sequence]) -> tuple[tuple[int, Reshaping], ...]:
     )
 
 
-def _reshaping(sequence: Sequence) -> Reshaping:
+def _reshaping(sequence: ServedSequence) -> Reshaping:
     params, num_prompt = sequence.params, sequence.num_prompt_tokens
     return Reshaping(
         prompt=sequence.tokens[:num_prompt],
@@ -307,7 +307,9 @@ def _reshaping(sequence: Sequence) -> Reshaping:
     )
 
 
-def _record_top(sequences: list[Sequence], ids: NDArray[np.int64], logprobs: NDArray[np.float32]) -> None:
+def _record_top(
+    sequences: list[ServedSequence], ids: NDArray[np.int64], logprobs: NDArray[np.float32]
+) -> None:
     for entry, sequence in enumerate(sequences):
         count = sequence.params.logprobs or 0
         if count:

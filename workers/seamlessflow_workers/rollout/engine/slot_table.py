@@ -2,7 +2,7 @@
 
 A row stays known after its sequence ends, so that the next turn of a session, or a sibling of its group, finds its
 prefix. Invariants: `num_valid` ≤ `num_known`; tokens below `num_valid` have their KV computed under the row's salt;
-rows of different salts never serve one another; a row without a salt serves nobody.
+rows of different salts never serve one another; a row without a salt serves no other request.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class SlotTable:
         self.used_at[row] = self._clock
 
     def vacate(self, row: int) -> None:
-        """Free the row; what was computed in it can still be found."""
+        """Free the row; its keys and values can still be found."""
         self._clock += 1
         self.is_live[row] = False
         self.used_at[row] = self._clock

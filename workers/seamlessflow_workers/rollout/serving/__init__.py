@@ -1,1 +1,2 @@
-"""What both kinds of engine share: the HTTP surface, its requests and sequences, and how an engine process behaves."""
+"""The common code of both kinds of engine: the HTTP surface, its requests and sequences, and how an engine process
+behaves."""

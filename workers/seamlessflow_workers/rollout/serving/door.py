@@ -102,7 +102,7 @@ class Door:
             await self._app.answer(scope, data, reply)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Answer | None:
-        """Return the answer to a request for what is not here, or without the token."""
+        """Return the answer to a request for an unknown path, or without the token."""
         if (scope["method"], scope["path"]) not in ROUTES:
             return _refused(HTTPStatus.NOT_FOUND, "not_found")
         if self._token is None:

@@ -48,7 +48,7 @@ class Reply:
         await self._send({"type": "http.response.start", "status": int(status), "headers": headers})
 
     async def write(self, data: bytes) -> None:
-        """Send a part; wait while the client has yet to read those before."""
+        """Send a chunk; wait while the client has yet to read those before."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes) -> None:

@@ -14,7 +14,7 @@ from seamlessflow_workers.rollout.serving.exchange import Answer, Handler, Reply
 from seamlessflow_workers.rollout.serving.guides import GUIDE_FIELD
 from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_answer, json_answer
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import EngineFailedError, QueueFullError, ServedEngine
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -57,7 +57,7 @@ class GenerationRoutes:
         finally:
             self._engine.forget(sequence)
 
-    async def _unary(self, body: GenerateRequest, sequence: Sequence) -> Answer:
+    async def _unary(self, body: GenerateRequest, sequence: ServedSequence) -> Answer:
         while sequence.finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
@@ -82,7 +82,7 @@ class GenerationRoutes:
             )
         )
 
-    async def _stream(self, reply: Reply, body: GenerateRequest, sequence: Sequence) -> None:
+    async def _stream(self, reply: Reply, body: GenerateRequest, sequence: ServedSequence) -> None:
         await reply.begin(EVENT_STREAM)
         num_sent = 0
         finish_reason: FinishReason | None = None
@@ -109,7 +109,7 @@ class GenerationRoutes:
             await reply.write(payloads.stream_usage_frame(sequence))
         await reply.end(payloads.STREAM_END)
 
-    def _error_frame(self, sequence: Sequence) -> bytes:
+    def _error_frame(self, sequence: ServedSequence) -> bytes:
         if sequence.failure is not None:
             return payloads.stream_error_frame(sequence.failure, field=GUIDE_FIELD)
         return payloads.stream_error_frame(f"the engine failed: {self._engine.failure}")

@@ -2,8 +2,8 @@
 
 With `packed` a choice carries its tokens as base64 of little-endian int32 (`token_ids_b64`) and its logprobs as
 base64 of float32 (`logprobs_b64`) instead of one JSON object per token. If `logprobs` is k > 0, it also carries the k
-likeliest tokens of each, likeliest first (`top_token_ids_b64`, `top_logprobs_b64`: k numbers per token). Places without
-a token that can be sampled hold -1 and minus infinity.
+likeliest tokens of each, likeliest first (`top_token_ids_b64`, `top_logprobs_b64`: k numbers per token). Positions
+without a token that can be sampled have -1 and minus infinity.
 
 The choice of a guided answer, and of the first event of its stream, says in `guided_by` who computed its masks.
 """
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from seamlessflow_workers.rollout.serving.exchange import Answer
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 
 REQUEST_ID_PREFIX = "generate-tokens-"
 NO_TOKEN = -1
@@ -49,7 +49,7 @@ def error_answer(
     return json_answer(error_content(status=status, message=message, kind=kind, field=field), status=status)
 
 
-def usage(sequence: Sequence, *, num_generated: int) -> dict[str, Any]:
+def usage(sequence: ServedSequence, *, num_generated: int) -> dict[str, Any]:
     return {
         "prompt_tokens": sequence.num_prompt_tokens,
         "completion_tokens": num_generated,
@@ -58,14 +58,14 @@ def usage(sequence: Sequence, *, num_generated: int) -> dict[str, Any]:
     }
 
 
-def weight_versions(sequence: Sequence, *, num_generated: int) -> list[dict[str, Any]]:
+def weight_versions(sequence: ServedSequence, *, num_generated: int) -> list[dict[str, Any]]:
     return [
         {"version": version, "start": start, "end": end}
         for version, start, end in sequence.spans(start=0, end=num_generated)
     ]
 
 
-def unary_content(sequence: Sequence, *, model: str, is_packed: bool, return_prompt: bool) -> object:
+def unary_content(sequence: ServedSequence, *, model: str, is_packed: bool, return_prompt: bool) -> object:
     num_generated = sequence.num_generated
     choice = _tokens(sequence, start=0, end=num_generated, is_packed=is_packed)
     choice |= {
@@ -88,7 +88,7 @@ def unary_content(sequence: Sequence, *, model: str, is_packed: bool, return_pro
 
 
 def stream_frames(
-    sequence: Sequence,
+    sequence: ServedSequence,
     *,
     start: int,
     end: int,
@@ -131,7 +131,7 @@ def stream_frames(
     return b"".join(frames)
 
 
-def stream_usage_frame(sequence: Sequence) -> bytes:
+def stream_usage_frame(sequence: ServedSequence) -> bytes:
     content = {
         "request_id": REQUEST_ID_PREFIX + sequence.request_id,
         "output_mode": "tokens",
@@ -142,23 +142,23 @@ def stream_usage_frame(sequence: Sequence) -> bytes:
 
 
 def stream_error_frame(message: str, *, field: str | None = None) -> bytes:
-    """Return the last event of a failed stream. `field` is what the request asked for and cannot get anywhere."""
+    """Return the last event of a failed stream. `field` names the option that no engine offers."""
     status = HTTPStatus.INTERNAL_SERVER_ERROR if field is None else HTTPStatus.BAD_REQUEST
     kind = "InternalServerError" if field is None else "BadRequestError"
     content = error_content(status=status, message=message, kind=kind, field=field)
     return b"data: " + _encode(content) + b"\n\n"
 
 
-def _guided_by(sequence: Sequence) -> dict[str, Any]:
+def _guided_by(sequence: ServedSequence) -> dict[str, Any]:
     return {} if sequence.matcher is None else {"guided_by": sequence.matcher.guided_by}
 
 
-def _prompt(sequence: Sequence) -> list[int]:
+def _prompt(sequence: ServedSequence) -> list[int]:
     prompt: list[int] = sequence.tokens[: sequence.num_prompt_tokens].tolist()
     return prompt
 
 
-def _tokens(sequence: Sequence, *, start: int, end: int, is_packed: bool) -> dict[str, Any]:
+def _tokens(sequence: ServedSequence, *, start: int, end: int, is_packed: bool) -> dict[str, Any]:
     offset = sequence.num_prompt_tokens
     ids = sequence.tokens[offset + start : offset + end]
     logprobs = sequence.logprobs[start:end] if sequence.params.logprobs is not None else None
@@ -177,7 +177,7 @@ def _tokens(sequence: Sequence, *, start: int, end: int, is_packed: bool) -> dic
     return {"token_ids": ids.tolist(), "logprobs": {"content": content}}
 
 
-def _packed_top(sequence: Sequence, *, start: int, end: int) -> dict[str, str]:
+def _packed_top(sequence: ServedSequence, *, start: int, end: int) -> dict[str, str]:
     num_top = sequence.params.logprobs or 0
     if not num_top:
         return {}
@@ -198,7 +198,7 @@ def _packed_floats(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> str:
     return base64.b64encode(logprobs.astype("<f4", copy=False).tobytes()).decode()
 
 
-def _top(sequence: Sequence, index: int, token: int, logprob: float) -> list[dict[str, Any]]:
+def _top(sequence: ServedSequence, index: int, token: int, logprob: float) -> list[dict[str, Any]]:
     """Return the likeliest tokens in vLLM's order: the sampled one first, then the others by rank.
 
     There are as many entries as `logprobs` asks for, and at least one.

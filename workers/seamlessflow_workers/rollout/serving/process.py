@@ -1,9 +1,9 @@
-"""How an engine process behaves, whichever engine it holds: it is a child of the machine's supervisor.
+"""How an engine process behaves, whichever engine it runs: it is a child of the machine's supervisor.
 
 It takes a command line and the engine made from it, and writes `ready` to standard output once /health answers. It
-exits at once with status 0 on SIGTERM, with 2 and one line on standard error if it cannot serve what was asked, with
-65 and one line if no machine could (`process.input_faults`), and with 1 and one line if its engine fails. Invariant:
-its exit waits for no thread, process or connection of the engine.
+exits at once with status 0 on SIGTERM, with 2 and one line on standard error if it cannot serve the requested model,
+with 65 and one line if no machine could (`process.input_faults`), and with 1 and one line if its engine fails.
+Invariant: its exit waits for no thread, process or connection of the engine.
 
 The serving modules are imported late, so that a wrong argument is reported before anything is loaded.
 """

@@ -118,7 +118,7 @@ def _field_of(message: str) -> str:
     """Return the field that msgspec complains of, as vLLM spells it: `… - at `$.a.top_p`` → `a.top_p`."""
     path = message.rpartition(" - at `$")[2].rstrip("`").removeprefix(".") if " - at `$" in message else ""
     quoted = message.split("`")[1] if message.count("`") >= 2 and "field" in message else ""
-    return ".".join(part for part in (path, quoted) if part) or "body"
+    return ".".join(name for name in (path, quoted) if name) or "body"
 
 
 def _check_prompt(token_ids: list[int], *, vocab_size: int, max_model_len: int) -> None:
@@ -183,7 +183,7 @@ def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
             params.logprobs is None or 0 <= params.logprobs <= MAX_TOP_LOGPROBS,
             f"must be in 0 … {MAX_TOP_LOGPROBS}",
         ),
-        ("stop_token_ids", len(stop_ids) <= MAX_STOP_TOKEN_IDS, f"may hold at most {MAX_STOP_TOKEN_IDS} ids"),
+        ("stop_token_ids", len(stop_ids) <= MAX_STOP_TOKEN_IDS, f"may have at most {MAX_STOP_TOKEN_IDS} ids"),
         ("stop_token_ids", all(0 <= i < vocab_size for i in stop_ids), f"must lie in 0 … {vocab_size - 1}"),
         (
             "stream_interval",

@@ -6,7 +6,7 @@ and appends to it; other threads may read. Readers take `finish_reason` first an
 """
 
 import asyncio
-from collections.abc import Sequence as Series
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-class Sequence:
+class ServedSequence:
     __slots__ = (
         "allowed",
         "cache_salt",
@@ -74,13 +74,13 @@ class Sequence:
         self.cache_salt = body.cache_salt or ""
         self.is_streaming = bool(body.stream)
         self.num_prompt_tokens = len(prompt)
-        room = max_model_len - len(prompt)
-        room = room if self.params.max_tokens is None else min(room, self.params.max_tokens)
-        self.max_total_tokens = len(prompt) + room
+        budget = max_model_len - len(prompt)
+        budget = budget if self.params.max_tokens is None else min(budget, self.params.max_tokens)
+        self.max_total_tokens = len(prompt) + budget
         self.tokens: NDArray[np.int32] = np.empty(self.max_total_tokens, dtype=np.int32)
         self.tokens[: len(prompt)] = prompt
         self.num_tokens = len(prompt)
-        self.logprobs: NDArray[np.float32] = np.empty(room, dtype=np.float32)
+        self.logprobs: NDArray[np.float32] = np.empty(budget, dtype=np.float32)
         self.top_logprobs: list[tuple[list[int], list[float]]] = []
         self.version_starts: list[tuple[str, int]] = []
         self.seed = seed
@@ -104,7 +104,7 @@ class Sequence:
         return self.num_tokens - self.num_prompt_tokens
 
     def append(self, *, token: int, logprob: float, version: str) -> None:
-        """Append a sampled token; finish the sequence if the token stops it or fills its room."""
+        """Append a sampled token; finish the sequence if the token stops it or uses up its budget."""
         index = self.num_tokens - self.num_prompt_tokens
         self.tokens[self.num_tokens] = token
         self.logprobs[index] = logprob
@@ -128,7 +128,7 @@ class Sequence:
         except (TokenNotAllowedError, MatcherFailedError) as error:
             self.failure, self.finish_reason = str(error), FinishReason.ERROR
 
-    def follow_guide(self, token_ids: Series[int]) -> None:
+    def follow_guide(self, token_ids: Sequence[int]) -> None:
         """Let the guide take tokens that were sampled under a copy of it; end the sequence if they do not fit."""
         if self.matcher is None:
             return
@@ -140,7 +140,7 @@ class Sequence:
             self.failure, self.finish_reason = str(error), FinishReason.ERROR
 
     def take(
-        self, token_ids: Series[int], logprobs: Series[float], *, version_starts: list[tuple[str, int]]
+        self, token_ids: Sequence[int], logprobs: Sequence[float], *, version_starts: list[tuple[str, int]]
     ) -> None:
         """Append tokens that another process sampled; it also decides when to stop.
 

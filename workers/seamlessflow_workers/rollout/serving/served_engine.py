@@ -1,7 +1,7 @@
-"""What the HTTP routes ask of an engine: it takes requests and control verbs, and returns sequences that grow.
+"""The interface of an engine to the HTTP routes: it takes requests and control verbs, and returns sequences that grow.
 
 There are two kinds: the embedded engine (`rollout/engine`) and vLLM (`rollout/vllm`). Routes, checks of bodies and
-shapes of answers are the same code for both, so that a client cannot tell them apart. This base class holds what they
+shapes of answers are the same code for both, so that a client cannot distinguish them. This base class has what they
 have in common: admission, the requests in flight, staged weights, and the event that is set when the engine dies.
 """
 
@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence as Series
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.serving.guides import GuideReader
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, parse_generate_body
-from seamlessflow_workers.rollout.serving.sequence import Sequence
+from seamlessflow_workers.rollout.serving.sequence import ServedSequence
 from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QueueFullError(Exception):
-    """The engine holds as many unfinished requests as it may; try later or elsewhere."""
+    """The engine has as many unfinished requests as it may; try later or elsewhere."""
 
 
 class EngineFailedError(RuntimeError):
@@ -48,7 +48,7 @@ class EngineSettings:
     max_num_queued_requests: int = 1024
     seed: int = 0
     device: str = "cpu"  # cpu or cuda: decides which weight transports are possible
-    model_folder: Path | None = None  # holds the tokenizer that guided answers need
+    model_folder: Path | None = None  # has the tokenizer that guided answers need
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ServedEngine(ABC):
             num_tokens=limits.vocab_size,
             eos_token_ids=limits.eos_token_ids,
         )
-        self.in_flight: dict[str, list[Sequence]] = {}
+        self.in_flight: dict[str, list[ServedSequence]] = {}
         self.rejections: Counter[str] = Counter()
         self.weight_version = settings.weight_version
         self.is_asleep = False
@@ -101,14 +101,14 @@ class ServedEngine(ABC):
             return None
         return await asyncio.to_thread(self._guides.matcher, body)
 
-    def submit(self, body: GenerateRequest, matcher: "Matcher | None" = None) -> Sequence:
+    def submit(self, body: GenerateRequest, matcher: "Matcher | None" = None) -> ServedSequence:
         """Admit a request. Raises QueueFullError at the queue's limit, EngineFailedError if the engine is dead."""
         if self.failure is not None:
             raise EngineFailedError(f"the engine failed: {self.failure}")
         if self.num_unfinished >= self.settings.max_num_queued_requests:
             self.rejections["max_num_queued_reqs"] += 1
             raise QueueFullError
-        sequence = Sequence(
+        sequence = ServedSequence(
             request_id=body.request_id or uuid.uuid4().hex,
             body=body,
             eos_token_ids=self.limits.eos_token_ids,
@@ -119,7 +119,7 @@ class ServedEngine(ABC):
         self._begin(sequence)
         return sequence
 
-    def forget(self, sequence: Sequence) -> None:
+    def forget(self, sequence: ServedSequence) -> None:
         """Note that the request's handler is done. A sequence that still runs has lost its client and is aborted."""
         siblings = self.in_flight[sequence.request_id]
         siblings.remove(sequence)
@@ -145,11 +145,11 @@ class ServedEngine(ABC):
     async def stop(self) -> None: ...
 
     @abstractmethod
-    def _begin(self, sequence: Sequence) -> None:
+    def _begin(self, sequence: ServedSequence) -> None:
         """Start to compute the sequence; set `sequence.changed` whenever there is something new to read."""
 
     @abstractmethod
-    def abort(self, sequences: Series[Sequence]) -> None:
+    def abort(self, sequences: Sequence[ServedSequence]) -> None:
         """End requests with finish reason `abort` and the tokens sampled so far; ignore finished ones."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class ServedEngine(ABC):
         return arrival
 
     async def load_weights(self, path: Path) -> None:
-        """Swap the weights in place; nothing is sampled until `set_weight_version` names them.
+        """Replace the weights; nothing is sampled until `set_weight_version` names them.
 
         Raises WeightsError if they do not fit; then nothing has changed.
         """
@@ -205,7 +205,7 @@ class ServedEngine(ABC):
 
     @abstractmethod
     async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
-        """Empty the prefix cache; return False if running sequences still hold parts of it."""
+        """Empty the prefix cache; return False if running sequences still use it."""
 
     @abstractmethod
     async def sleep(self, mode: PauseMode, *, level: int) -> None:

@@ -38,7 +38,7 @@ ENGINE_VERSION = "0.1.0"
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4"
 MAX_BODY_BYTES = 64 << 20
 MAX_BODIES_BYTES = 512 << 20  # of requests that are not parsed yet, all together
-DRAIN_S = 120.0  # for a client to read a part of its answer
+DRAIN_S = 120.0  # for a client to read a chunk of its answer
 
 
 class EngineApp:

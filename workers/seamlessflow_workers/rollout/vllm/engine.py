@@ -1,13 +1,13 @@
 """The vLLM engine as the routes see it: one `AsyncLLM`, whose core and workers are processes of their own.
 
-A task follows each request: it takes pieces as they come, whether or not the client reads, and wakes the handler.
-Pauses, versions and aborts are vLLM's. This class adds what the contract asks beyond them: nothing is sampled between
+A task follows each request: it takes chunks as they come, whether or not the client reads, and wakes the handler.
+Pauses, versions and aborts are vLLM's. This class adds the rest of the contract: nothing is sampled between
 new weights and their name, a flawed file changes nothing, and requests that cannot run count as waiting.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence as Series
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import (
     EngineFailedError,
     EngineSettings,
@@ -38,7 +38,7 @@ Staged = tuple[str, int]  # see `weight_transfer.WeightFiles`
 
 @dataclass(slots=True, eq=False)
 class _Follower:
-    sequence: Sequence
+    sequence: ServedSequence
     task: asyncio.Task[None] | None = None
     has_begun: bool = False  # vLLM knows the request
     flush: asyncio.TimerHandle | None = None
@@ -54,11 +54,11 @@ class VllmEngine(ServedEngine):
         super().__init__(settings, limits)
         self._llm = llm
         self._can_free_memory = can_free_memory
-        self._followers: dict[Sequence, _Follower] = {}
+        self._followers: dict[ServedSequence, _Follower] = {}
         self._aborts: set[asyncio.Task[None]] = set()  # kept from being collected
-        self._parked: set[Sequence] = set()  # cannot run before the engine is resumed
+        self._parked: set[ServedSequence] = set()  # cannot run before the engine is resumed
         self._is_paused = False
-        self._is_held = False  # weights were loaded, but their version is not named yet
+        self._awaits_version = False  # weights were loaded, but their version is not named yet
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -88,10 +88,10 @@ class VllmEngine(ServedEngine):
 
     # Requests.
 
-    def _begin(self, sequence: Sequence) -> None:
+    def _begin(self, sequence: ServedSequence) -> None:
         follower = _Follower(sequence)
         self._followers[sequence] = follower
-        if self._is_paused or self._is_held:
+        if self._is_paused or self._awaits_version:
             self._parked.add(sequence)
         follower.task = asyncio.create_task(self._follow(follower))
 
@@ -112,7 +112,7 @@ class VllmEngine(ServedEngine):
                 if sequence.failure is not None:
                     await self._llm.abort(sequence.request_id)
                     break
-                self._tell(follower)
+                self._notify_soon(follower)
         except Exception as error:
             logger.exception("request %s failed", sequence.request_id)
             if self._llm.errored:
@@ -121,8 +121,8 @@ class VllmEngine(ServedEngine):
         finally:
             self._finish(follower, FinishReason.ABORT)
 
-    def _tell(self, follower: _Follower) -> None:
-        """Wake the handler: at once for the first piece, then at most every STREAM_PERIOD_S; `_finish` does so last."""
+    def _notify_soon(self, follower: _Follower) -> None:
+        """Wake the handler: at once for the first chunk, then at most every STREAM_PERIOD_S; `_finish` does so last."""
         sequence = follower.sequence
         if sequence.finish_reason is None and sequence.num_notified and follower.flush is None:
             loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class VllmEngine(ServedEngine):
             follower.sequence.finish_reason = reason
         follower.sequence.changed.set()
 
-    def abort(self, sequences: Series[Sequence]) -> None:
+    def abort(self, sequences: Sequence[ServedSequence]) -> None:
         followers = [self._followers[sequence] for sequence in sequences if sequence in self._followers]
         begun = [follower for follower in followers if follower.has_begun]
         for follower in followers:
@@ -170,11 +170,11 @@ class VllmEngine(ServedEngine):
 
     async def resume(self) -> None:
         self._is_paused = False
-        if not self._is_held:
+        if not self._awaits_version:
             await self._let_run()
 
     async def _apply_staged(self) -> None:
-        self._is_held = True
+        self._awaits_version = True
         await self._llm.pause_generation(mode="keep", clear_cache=True)
         self._parked.update(self._followers)
         if self.is_asleep and self._can_free_memory:
@@ -186,7 +186,7 @@ class VllmEngine(ServedEngine):
             raise EngineFailedError(f"the weights could not be loaded: {error}") from error
 
     async def _put_in_place(self) -> None:
-        """Load what the workers have staged, through vLLM's weight transfer; the version is named later."""
+        """Load the weights that the workers have staged, through vLLM's weight transfer; the version is named later."""
         await self._llm.start_weight_update()
         await self._llm.update_weights(WeightTransferUpdateRequest())
         await self._llm.finish_weight_update()
@@ -195,8 +195,8 @@ class VllmEngine(ServedEngine):
         if version is not None:
             await self._llm.update_weight_version(version)
             self.weight_version = version
-        was_held, self._is_held = self._is_held, False
-        if was_held and not self._is_paused:
+        was_waiting, self._awaits_version = self._awaits_version, False
+        if was_waiting and not self._is_paused:
             await self._let_run()
 
     async def reset_prefix_cache(self, *, reset_running: bool) -> bool:

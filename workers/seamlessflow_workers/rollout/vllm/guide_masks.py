@@ -6,7 +6,7 @@ middle of an answer, the request goes on freely here, and the engine in front, w
 """
 
 import logging
-from collections.abc import Sequence as Series
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,11 +47,11 @@ def guide_arguments(guide: Guide, *, num_answered: int) -> dict[str, Any]:
 @dataclass(slots=True)
 class _Followed:
     matcher: "Matcher"
-    output_ids: Series[int]  # vLLM appends to it
+    output_ids: Sequence[int]  # vLLM appends to it
     num_taken: int = 0
 
     def mask(self) -> PackedMask | None:
-        """Return the mask of the next token; None once the answer has ended. Raises what the matcher raises."""
+        """Return the mask of the next token; None once the answer has ended. Raises the matcher's errors."""
         self.matcher.replay(self.output_ids[self.num_taken :])
         self.num_taken = len(self.output_ids)
         return None if self.matcher.is_ended else self.matcher.mask()

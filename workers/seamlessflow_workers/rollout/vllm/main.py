@@ -39,9 +39,11 @@ def main() -> None:
         "--gpu-memory-utilization",
         type=float,
         default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or USUAL_SHARE,
-        help="share of a GPU's memory to use; default: SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
+        help="fraction of a GPU's memory to use; default: SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
     )
-    parser.add_argument("--tensor-parallel", type=int, default=1, help="devices that share each layer")
+    parser.add_argument(
+        "--tensor-parallel", type=int, default=1, help="devices over which each layer is sharded"
+    )
     parser.add_argument(
         "--pipeline-parallel", type=int, default=1, help="stages of layers, one after the other"
     )

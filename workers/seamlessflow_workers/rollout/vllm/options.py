@@ -2,7 +2,7 @@
 
 On a CPU: eager execution (compiling costs more than it saves at that size), small cache blocks (the default of 128
 tokens never hits on short prompts), and a cache sized for the sequences that may run. On CUDA: vLLM's own defaults, and
-sleep mode, so that a trainer on the same device can use its memory. What the job itself asked of vLLM comes last; the
+sleep mode, so that a trainer on the same device can use its memory. The job's own options of vLLM come last; the
 job's spec accepts only arguments that the platform leaves open.
 """
 
@@ -82,7 +82,7 @@ def _of_device(arguments: argparse.Namespace) -> dict[str, Any]:
             "logits_processors": [GUIDE_MASKS],
             "enforce_eager": True,
             "block_size": CPU_BLOCK_SIZE,
-            # Of each worker, which has its part of the heads and layers.
+            # Of each worker, which has its slice of the heads and layers.
             "kv_cache_memory_bytes": max(
                 MIN_CPU_CACHE_BYTES, cache_bytes // (arguments.tensor_parallel * arguments.pipeline_parallel)
             ),
@@ -98,11 +98,11 @@ def refusal(model: Path, device: str) -> str | None:
     try:
         config = json.loads((model / "config.json").read_text())
     except (OSError, ValueError):
-        return None  # vLLM will report what is wrong with it
+        return None  # vLLM will report its error
     if device != "cpu" or not any(config.get(name) for name in _NUM_EXPERTS):
         return None
     return (
-        "vLLM's build for CPUs computes mixtures of experts wrongly once their weights were updated in place; use "
+        "vLLM's build for CPUs computes mixtures of experts wrongly once their weights were updated; use "
         "rollout.engine embedded, or a GPU"
     )
 
@@ -115,5 +115,5 @@ def cpu_cache_bytes(model: Path, dtype: str, *, num_tokens: int) -> int:
         width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         per_token = 2 * config["num_hidden_layers"] * num_heads * width * BYTES_PER_NUMBER[dtype]
     except (OSError, ValueError, KeyError, TypeError):
-        return UNKNOWN_CPU_CACHE_BYTES  # vLLM will report what is wrong with the model, if anything
+        return UNKNOWN_CPU_CACHE_BYTES  # vLLM will report the error of the model, if any
     return max(MIN_CPU_CACHE_BYTES, int(CPU_CACHE_FACTOR * num_tokens * per_token))

@@ -1,8 +1,8 @@
-"""Translates for vLLM: our sampling parameters into its own, and its outputs into pieces of an answer.
+"""Translates for vLLM: our sampling parameters into its own, and its outputs into chunks of an answer.
 
 vLLM keeps the weight version of every token, but reports the versions only with the last token. A stream must name
-them earlier; otherwise nobody could tell which weights sampled the tokens of an engine that died. `versions_so_far`
-reads them from vLLM's internal state.
+them earlier; otherwise there would be no record of the weights that sampled the tokens of an engine that died.
+`versions_so_far` reads them from vLLM's internal state.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from vllm import SamplingParams
 from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
 
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
 from seamlessflow_workers.rollout.vllm.guide_masks import guide_arguments
 
 
-def sampling_params(sequence: Sequence) -> SamplingParams:
+def sampling_params(sequence: ServedSequence) -> SamplingParams:
     """Return vLLM's parameters. End-of-sequence tokens become stop tokens: vLLM runs without a tokenizer here."""
     params = sequence.params
     return SamplingParams(
@@ -40,14 +40,14 @@ def sampling_params(sequence: Sequence) -> SamplingParams:
     )
 
 
-def _extra_arguments(sequence: Sequence) -> dict[str, Any] | None:
+def _extra_arguments(sequence: ServedSequence) -> dict[str, Any] | None:
     if sequence.matcher is None:
         return None
     return guide_arguments(sequence.matcher.guide, num_answered=sequence.num_answered)
 
 
 def sequence_take(
-    sequence: Sequence, completion: CompletionOutput, versions: list[tuple[str, int]] | None
+    sequence: ServedSequence, completion: CompletionOutput, versions: list[tuple[str, int]] | None
 ) -> None:
     """Append new tokens, and finish the sequence if vLLM has. `versions`: of all tokens so far, before the end."""
     if completion.finish_reason is not None:
@@ -72,7 +72,7 @@ def versions_so_far(output_processor: Any, request_id: str) -> list[tuple[str, i
     return None if starts is None else list(starts)
 
 
-def _logprobs(sequence: Sequence, ids: list[int], entries: Any) -> list[float]:
+def _logprobs(sequence: ServedSequence, ids: list[int], entries: Any) -> list[float]:
     if sequence.params.logprobs is None or not ids:
         return []
     if sequence.params.logprobs:

@@ -25,7 +25,7 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 from seamlessflow_workers.rollout.vllm.options import WEIGHT_TRANSFER
 from seamlessflow_workers.rollout.vllm.worker_memory import bytes_kept
-from seamlessflow_workers.rollout.vllm.worker_parts import worker_parts
+from seamlessflow_workers.rollout.vllm.worker_slices import worker_slices
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 
 
@@ -52,7 +52,7 @@ class StagedWeightTransfer(WeightTransferEngine[NothingToAgree, WhatIsStaged]):
         model: torch.nn.Module,
     ) -> None:
         super().__init__(config, vllm_config, device, model)
-        self.weights = WorkerWeights(self.model_config, lambda shapes: worker_parts(model, shapes))
+        self.weights = WorkerWeights(self.model_config, lambda shapes: worker_slices(model, shapes))
 
     def init_transfer_engine(self, init_info: NothingToAgree) -> None:
         pass
@@ -82,7 +82,7 @@ WeightTransferEngineFactory.register_engine(WEIGHT_TRANSFER, StagedWeightTransfe
 
 
 class WeightFiles:
-    """Part of a vLLM worker; the engine's process calls it with strings and gets plain types back."""
+    """Extends a vLLM worker; the engine's process calls it with strings and gets plain types back."""
 
     weight_transfer_engine: StagedWeightTransfer
 

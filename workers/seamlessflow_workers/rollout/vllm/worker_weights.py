@@ -1,7 +1,7 @@
 """The weights that one vLLM worker loads next: takes safetensors files and returns tensors by name.
 
-Of most tensors, one worker of several needs only a part, and reads only that (`worker_parts`). There are two steps, so
-that a flaw is found before anything changes: staging reads and checks, in a thread of its own while the worker
+Of most tensors, one worker of several needs only a slice, and reads only that (`worker_slices`). There are two steps,
+so that a flaw is found before anything changes: staging reads and checks, in a thread of its own while the worker
 computes, and `staged` returns the result for vLLM's own reload (`weight_transfer`). A tied model's head is always
 included with the embedding, because vLLM keeps a packed copy of it on CPUs. Of an adapter only the changed modules are
 included, but all weights of those: vLLM fuses queries, keys and values.
@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from seamlessflow.core.model_tensors import is_beside_model
-from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, Parts, StagedUpdate, WeightUpdates
+from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, TensorSlices, WeightUpdates
 from seamlessflow_workers.weights.model_folder import folder_shapes
 from seamlessflow_workers.weights.offers import WeightsError
 
@@ -23,10 +23,10 @@ Shape = tuple[int, ...]
 
 
 class WorkerWeights:
-    def __init__(self, model_config: Any, parts_of: Callable[[Mapping[str, Shape]], Parts]) -> None:
-        """`model_config` is vLLM's. `parts_of`: which parts of tensors with these shapes the worker loads."""
+    def __init__(self, model_config: Any, slices_of: Callable[[Mapping[str, Shape]], TensorSlices]) -> None:
+        """`model_config` is vLLM's. `slices_of`: which slices of tensors with these shapes the worker loads."""
         self._model_config = model_config
-        self._parts_of = parts_of
+        self._slices_of = slices_of
         self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
         self._updates: WeightUpdates | None = None
         self._staged: StagedUpdate | None = None
@@ -35,7 +35,7 @@ class WorkerWeights:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes that were read of what is staged."""
+        """The bytes that were read of the staged weights."""
         return 0 if self._staged is None else self._staged.num_bytes
 
     def stage(self, path: Path) -> str:
@@ -90,6 +90,6 @@ class WorkerWeights:
                 tied_embedding=EMBEDDING if self._is_tied else None,
                 dtype=self._model_config.dtype,
                 takes_whole_modules=True,
-                parts=self._parts_of(shapes),
+                slices=self._slices_of(shapes),
             )
         return self._updates

@@ -1,7 +1,7 @@
 """The trainer of a machine that another one leads: it joins the leader, then executes each command on its own slice.
 
 It takes phases of gangs of the same machines, and the leader's commands over a connection. It reports to the supervisor
-(when it has joined, what it does, the end of the phase) and has no credential and no connection to a plane. If the
+(when it has joined, its activity, the end of the phase) and has no credential and no connection to a plane. If the
 leader is gone, the state in memory is lost: the process exits, and the next one joins again.
 """
 

@@ -43,7 +43,7 @@ from seamlessflow_workers.train.distributed.rank_commands import (
     Step,
     command_send,
 )
-from seamlessflow_workers.train.distributed.seats import device_failure, rank_cores, seat_take
+from seamlessflow_workers.train.distributed.seats import device_failure, pin_to_cores, rank_cores
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group_start
 from seamlessflow_workers.train.step_engine import DeviceUse, ModelLoadError, RankGone, StepEngine
@@ -68,7 +68,7 @@ def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
     """Load the engine of one process, or of `train.num_ranks` processes on one machine. Raises ModelLoadError."""
     spec = spec.on_devices(num_devices())
     if spec.train.num_ranks == 1:
-        seat_take(_seats(1)[0])
+        pin_to_cores(_seats(1)[0])
         process_group_start()
         return TrainEngine(model_path, spec)
     return gang_lead(model_path, spec, members=(), listen_host=_LOOPBACK, artifacts=None)
@@ -148,7 +148,7 @@ def follower_join(load: Load) -> TrainEngine:
 
 
 def _engine_join(load: Load, store: Store) -> TrainEngine:
-    seat_take(load.cores)
+    pin_to_cores(load.cores)
     process_group_start(
         rank=load.rank,
         local_rank=load.local_rank,

@@ -30,7 +30,7 @@ def device_failure(local_rank: int, environment: Mapping[str, str]) -> str:
     return f"{name} of the trainer's rank {local_rank} {FAILED_BY_ITSELF}"
 
 
-def seat_take(cores: Sequence[int]) -> None:
+def pin_to_cores(cores: Sequence[int]) -> None:
     """Bind all threads of this process to the cores, and set how many threads it computes with. Call it before it
     computes. Without cores, nothing changes."""
     if not cores:

@@ -52,7 +52,7 @@ def sequence_attention_enable(
     _check_heads(model, group.size)
     reason = reason_against_other_attention(model) or _reason_against_slices(model, num_path_tokens_max)
     if reason is not None:
-        raise SequenceRefused(model, group.size, f"cannot share its sequences: {reason}")
+        raise SequenceRefused(model, group.size, f"cannot be split over ranks: {reason}")
     before = model.config._attn_implementation
     tree = TreeBlocks(PROBE_LAYOUT if is_tree else TreeLayout.of_lengths([PROBE_LAYOUT.num_tokens]))
     model.eval()  # a policy never drops anything
@@ -62,7 +62,7 @@ def sequence_attention_enable(
         worst = group.largest(_deviation(model, group, tree, expected, is_tree=is_tree), expected.device)
     except (TreeAttentionError, TypeError, ValueError) as error:
         model.set_attn_implementation(before)
-        raise SequenceRefused(model, group.size, f"cannot share its sequences: {error}") from error
+        raise SequenceRefused(model, group.size, f"cannot be split over ranks: {error}") from error
     if not worst <= PROBE_TOLERANCES[model.dtype]:
         model.set_attn_implementation(before)
         raise SequenceRefused(

@@ -46,10 +46,10 @@ class StatesMover:
             self._engine.optimizer.empty_partition_cache()  # weights that were gathered for the next step
         if self._reference is not None:
             self._reference.release()
-        before = _bytes_held(self._device)
+        before = _bytes_in_use(self._device)
         self._away = [self._give_up(storage, has_contents) for storage, has_contents in self._storages()]
         if self._device.type == "cuda":
-            return before - _bytes_held(self._device)
+            return before - _bytes_in_use(self._device)
         return sum(away.num_bytes for away in self._away)
 
     def bring_back(self) -> None:
@@ -97,7 +97,7 @@ def device_use(device: torch.device, *, freed_bytes: int) -> DeviceUse:
     them does not count: it takes whatever is free, and works with less."""
     return DeviceUse(
         freed_bytes=freed_bytes,
-        kept_bytes=_bytes_held(device) + CONTEXT_BYTES,
+        kept_bytes=_bytes_in_use(device) + CONTEXT_BYTES,
         peak_bytes=torch.cuda.max_memory_allocated(device) + CONTEXT_BYTES,
     )
 
@@ -125,7 +125,7 @@ def _bytes_of(storage: UntypedStorage) -> Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
-def _bytes_held(device: torch.device) -> int:
+def _bytes_in_use(device: torch.device) -> int:
     """Return the bytes of the device's memory that this process uses; 0 for the CPU."""
     if device.type != "cuda":
         return 0

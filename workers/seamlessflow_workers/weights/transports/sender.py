@@ -1,4 +1,4 @@
-"""What the sending half of every transport is given, and what it must do.
+"""The interface of the sending half of every transport.
 
 A sender takes the version on offer, in sealed memory, and the addresses at which this trainer listens. It serves
 engines in its own threads. Invariant: an engine gets a copy of the version that was on offer when it asked, so engines

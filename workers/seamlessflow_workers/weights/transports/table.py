@@ -1,6 +1,6 @@
 """The transports, one row each: when an engine can use one, and where its two halves are.
 
-It takes the job's setting, the trainer's offer and the engine's place, and returns the transport to open or to use.
+It takes the job's setting, the trainer's offer and the engine's location, and returns the transport to open or to use.
 Invariant: this module does not import torch. A half that needs torch is imported when it is first used, so a process
 that reads files or maps shared memory never loads it.
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.offers import Here, Offer, TransferFailed
+from seamlessflow_workers.weights.offers import EngineLocation, Offer, TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.broadcast.receiving import shards_join
 from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
 from seamlessflow_workers.weights.transports.shared_memory import SharedMemorySender, shards_take_over
 
-Problem = Callable[[Offer, Here], str]  # why an engine cannot use it; empty if it can
+Problem = Callable[[Offer, EngineLocation], str]  # why an engine cannot use it; empty if it can
 Send = Callable[[Offered, SenderSettings], Sender]
 Receive = Callable[[Offer, float], SealedShards]  # within this many seconds. Raises TransferFailed
 
@@ -31,23 +31,23 @@ class Transport:
     needs_cuda: bool = False  # whether the trainer must compute on CUDA
 
 
-def _never(_offer: Offer, _here: Here) -> str:
+def _never(_offer: Offer, _here: EngineLocation) -> str:
     return ""
 
 
-def _unless_on_one_host(offer: Offer, here: Here) -> str:
+def _unless_on_one_host(offer: Offer, here: EngineLocation) -> str:
     if offer.socket is None:
         return _NOT_OFFERED
-    return "" if offer.place == here.place else "trainer and engine are on different hosts"
+    return "" if offer.host_id == here.host_id else "trainer and engine are on different hosts"
 
 
-def _unless_nccl(offer: Offer, here: Here) -> str:
+def _unless_nccl(offer: Offer, here: EngineLocation) -> str:
     if here.device != "cuda":
         return f"this engine computes on {here.device}"
     return "" if offer.backend is WeightTransport.NCCL else _NOT_OFFERED
 
 
-def _unless_gloo(offer: Offer, _here: Here) -> str:
+def _unless_gloo(offer: Offer, _here: EngineLocation) -> str:
     return "" if offer.backend is WeightTransport.GLOO else _NOT_OFFERED
 
 
@@ -86,7 +86,7 @@ def transports_opened(wanted: WeightTransport, *, has_cuda: bool) -> tuple[Weigh
     return (wanted,)
 
 
-def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -> WeightTransport:
+def transport_choose(wanted: WeightTransport, offer: Offer | None, here: EngineLocation) -> WeightTransport:
     """Return the transport that an engine uses; for `auto` the best that is possible, else the files.
 
     Raises TransferFailed if the job names one that is not possible.

@@ -259,7 +259,7 @@ def test_each_rank_writes_a_share_of_the_shards_and_gathers_by_bucket_never_the_
         for name in ("whole", "small"):
             assert rows[name]["sha256"] == alone[name]["sha256"]
     assert alone["flawed"]["told"] == (
-        "weights of version 1 cannot serve: model.norm.weight holds NaN or infinite values"
+        "weights of version 1 cannot serve: model.norm.weight has NaN or infinite values"
     )
     assert not list((tmp_path / "alone" / "flawed").iterdir())
     num_shards = alone["small"]["num_shards"]

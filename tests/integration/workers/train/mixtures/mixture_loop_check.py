@@ -22,7 +22,7 @@ from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_
 from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
-from seamlessflow_workers.rollout.serving.sequence import Sequence
+from seamlessflow_workers.rollout.serving.sequence import ServedSequence
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
@@ -36,14 +36,14 @@ SMALL = VOCABULARY // 4  # tokens below it are rewarded
 LENGTH = NUM_PROMPT_TOKENS + NUM_ANSWERED
 
 
-def sample(runner: TorchRunner, version: int) -> list[Sequence]:
+def sample(runner: TorchRunner, version: int) -> list[ServedSequence]:
     """Answers to random prompts, GROUP_SIZE to each."""
     chance = np.random.default_rng(version)
     prompts = chance.integers(0, VOCABULARY, size=(NUM_GROUPS, NUM_PROMPT_TOKENS)).tolist()
     scheduler = Scheduler(runner, max_batched_tokens=256)
     params = SamplingParams(max_tokens=NUM_ANSWERED, ignore_eos=True, logprobs=0)
     sequences = [
-        Sequence(
+        ServedSequence(
             request_id=str(number),
             body=GenerateRequest(token_ids=prompts[number // GROUP_SIZE], sampling_params=params),
             eos_token_ids=frozenset(),
@@ -61,13 +61,13 @@ def sample(runner: TorchRunner, version: int) -> list[Sequence]:
     return sequences
 
 
-def rewards_of(sequences: list[Sequence]) -> NDArray[np.float64]:
+def rewards_of(sequences: list[ServedSequence]) -> NDArray[np.float64]:
     answers = np.stack([sequence.tokens[NUM_PROMPT_TOKENS:LENGTH] for sequence in sequences])
     shares: NDArray[np.float64] = (answers < SMALL).mean(1)
     return shares
 
 
-def batch_of(sequences: list[Sequence], version: int) -> Batch:
+def batch_of(sequences: list[ServedSequence], version: int) -> Batch:
     rewards = rewards_of(sequences)
     by_group = rewards.reshape(NUM_GROUPS, GROUP_SIZE)
     advantages = np.repeat((by_group - by_group.mean(1, keepdims=True)).reshape(-1), LENGTH)

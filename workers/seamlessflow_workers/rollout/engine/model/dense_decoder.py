@@ -1,9 +1,9 @@
 """Hand-written forward pass of Llama, Qwen2 and Qwen3 dense decoders, straight from their checkpoint tensors.
 
 It does not import transformers, which makes the start three times faster, and needs few operations: query, key and
-value share one product, as do gate and up; the heads that share keys are folded into the time axis, so grouped-query
-attention copies nothing. Every checkpoint tensor is a view of a tensor used in the computation, so weights are swapped
-in place by copying into `parameters`.
+value are computed in one product, as are gate and up; the heads of one key are folded into the time axis, so
+grouped-query attention copies nothing. Every checkpoint tensor is a view of a tensor used in the computation, so
+weights are swapped by copying into `parameters`.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ def _is_plain(config: Mapping[str, Any]) -> bool:
 
 
 class _Layer:
-    """The tensors of one layer; `named` holds views of them under the checkpoint's names."""
+    """The tensors of one layer; `named` has views of them under the checkpoint's names."""
 
     def __init__(self, config: DenseConfig, *, prefix: str, options: dict[str, Any]) -> None:
         c = config

@@ -148,7 +148,7 @@ def _named_views(model: PreTrainedModel, folder_names: Collection[str]) -> dict[
 
 @torch.inference_mode()
 def _cache_shape(model: PreTrainedModel) -> CacheShape:
-    """Return what the model really caches, for one row of two tokens."""
+    """Return the model's actual cache of one row of two tokens."""
     name = type(model).__name__
     cache = DynamicCache()
     tokens = torch.zeros(1, 2, dtype=torch.long, device=model.device)
@@ -188,8 +188,9 @@ def load_generic_model(
 
 
 def _widen(model: PreTrainedModel) -> None:
-    """Make float32 what the model's family never rounds (a router's correction), as loading its weights would."""
+    """Make float32 the tensors that the model's family never rounds (a router's correction), as loading its weights
+    would."""
     kept = getattr(model, "_keep_in_fp32_modules_strict", None) or ()
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if any(part in kept for part in name.split(".")):
+        if any(word in kept for word in name.split(".")):
             tensor.data = tensor.data.float()

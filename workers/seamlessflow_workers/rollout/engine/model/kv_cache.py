@@ -41,7 +41,7 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        return sum(part.nbytes for part in self._data)
+        return sum(cache.nbytes for cache in self._data)
 
     def allocate(self) -> None:
         """Allocate zeros, because masked positions are multiplied by zero, which a NaN would survive."""
@@ -81,14 +81,14 @@ class KVCache:
         return stored_keys[selected, :, :end], stored_values[selected, :, :end]
 
     def copy_prefix(self, *, source: int, target: int, num_tokens: int) -> None:
-        for part in self._allocated():
-            part[:, target, :, :num_tokens] = part[:, source, :, :num_tokens]
+        for cache in self._allocated():
+            cache[:, target, :, :num_tokens] = cache[:, source, :, :num_tokens]
 
     def swap_rows(self, first: int, second: int, *, num_tokens: int) -> None:
-        for part in self._allocated():
-            held = part[:, first, :, :num_tokens].clone()
-            part[:, first, :, :num_tokens] = part[:, second, :, :num_tokens]
-            part[:, second, :, :num_tokens] = held
+        for cache in self._allocated():
+            saved = cache[:, first, :, :num_tokens].clone()
+            cache[:, first, :, :num_tokens] = cache[:, second, :, :num_tokens]
+            cache[:, second, :, :num_tokens] = saved
 
     def _allocated(self) -> tuple[Tensor, ...]:
         if not self._data:

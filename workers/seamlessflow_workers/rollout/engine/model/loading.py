@@ -18,7 +18,7 @@ from seamlessflow_workers.weights.model_folder import folder_shapes
 
 
 class ModelNotFoundError(ValueError):
-    """The path holds no model that can be loaded; the message says what is missing in one sentence."""
+    """The path has no model that can be loaded; the message names the missing file or field in one sentence."""
 
 
 class DeviceNotFoundError(ValueError):

@@ -54,7 +54,7 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
 
 
 def _reshape(logits: Tensor, reshaping: Reshaping) -> None:
-    """Apply biases and penalties to one row, [V], in place."""
+    """Apply biases and penalties to one row, [V], itself."""
     for token, bias in reshaping.bias.items():
         logits[token] += bias
     if reshaping.repetition != 1:

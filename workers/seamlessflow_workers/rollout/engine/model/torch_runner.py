@@ -36,7 +36,7 @@ class Decoder(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Recompute whatever is derived from the parameters, which were overwritten in place."""
+        """Recompute whatever is derived from the parameters, which were overwritten."""
         ...
 
     def forward(
@@ -76,7 +76,7 @@ class TorchRunner:
         max_model_len: int,
         eos_token_ids: frozenset[int],
     ) -> None:
-        """`folder` holds the model's own weights, to which adapters are added."""
+        """`folder` has the model's own weights, to which adapters are added."""
         self._decoder = decoder
         self._updates = WeightUpdates(
             folder,
@@ -97,20 +97,22 @@ class TorchRunner:
             value_dim=decoder.value_dim,
         )
         self.cache = KVCache(shape, dtype=decoder.dtype, device=decoder.device)
-        self._places = torch.arange(max_model_len, device=decoder.device)
+        self._key_positions = torch.arange(max_model_len, device=decoder.device)
         self._zero = torch.zeros((), dtype=decoder.dtype, device=decoder.device)
         self._closed = torch.full((), -torch.inf, dtype=decoder.dtype, device=decoder.device)
 
     @torch.inference_mode()
     def step(self, batch: StepBatch) -> Sampled:
-        parts = []
+        chunks_logits = []
         if batch.chunks:
             is_sampled = [index for index, chunk in enumerate(batch.chunks) if chunk.is_sampled]
             logits = self._prefill(batch.chunks)
-            parts.append(logits if len(is_sampled) == len(batch.chunks) else logits[is_sampled])
+            chunks_logits.append(logits if len(is_sampled) == len(batch.chunks) else logits[is_sampled])
         if len(batch.decode_rows):
-            parts.append(self._decode(batch))
-        return sample(parts[0] if len(parts) == 1 else torch.cat(parts), batch.sampling)
+            chunks_logits.append(self._decode(batch))
+        return sample(
+            chunks_logits[0] if len(chunks_logits) == 1 else torch.cat(chunks_logits), batch.sampling
+        )
 
     def _prefill(self, chunks: tuple[PrefillChunk, ...]) -> Tensor:
         lengths = np.array([len(chunk.tokens) for chunk in chunks])
@@ -161,17 +163,17 @@ class TorchRunner:
         is_dense: bool,
     ) -> Tensor:
         num_positions = int(positions.max()) + 1
-        places = self._tensor(positions)
+        query_positions = self._tensor(positions)
         self.cache.aim(
             rows=self._tensor(rows),
             write_positions=self._tensor(targets),
             num_positions=num_positions,
             is_dense=is_dense,
         )
-        is_open = self._places[:num_positions] <= places[:, None, :, None]
+        is_open = self._key_positions[:num_positions] <= query_positions[:, None, :, None]
         return self._decoder.forward(
             tokens=self._tensor(tokens),
-            positions=places,
+            positions=query_positions,
             mask=torch.where(is_open, self._zero, self._closed),
             last=self._tensor(last),
             cache=self.cache,

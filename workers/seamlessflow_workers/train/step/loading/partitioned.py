@@ -172,7 +172,7 @@ class _Partitions:
         start = partition.numel() * parameter.ds_zero_partition_rank  # type: ignore[attr-defined]
         own = values.reshape(-1)[start : start + partition.numel()]
         partition[: own.numel()].copy_(own)
-        partition[own.numel() :].zero_()  # behind the end of the last rank's part
+        partition[own.numel() :].zero_()  # behind the end of the last rank's partition
         parameter.data = torch.empty(0, dtype=like.dtype, device=self._device)
         return parameter
 

@@ -1,9 +1,9 @@
 """A group for one broadcast of weights: the trainer is rank 0, each engine that asked for them is another rank.
 
-The backend is NCCL between GPUs and gloo between processors, with the same calls. The group is not part of a default
-process group and lives for one transfer only, so it never contains an engine that has left. A member that dies or hangs
-ends it for all within the timeout; the remaining ones form another. All members with a seat are running and have just
-asked, so they meet at once or not at all; the time limit for meeting is therefore shorter than for the bytes.
+The backend is NCCL between GPUs and gloo between processors, with the same calls. The group does not belong to a
+default process group and lives for one transfer only, so it never contains an engine that has left. A member that dies
+or hangs ends it for all within the timeout; the remaining ones form another. All members with a seat are running and
+have just asked, so they meet at once or not at all; the time limit for meeting is therefore shorter than for the bytes.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _TRAINER = 0
 
 
 class Seat(msgspec.Struct, frozen=True, tag="seat"):
-    """Trainer → engine: its place in a group that exists for one transfer, and what is broadcast in it."""
+    """Trainer → engine: its rank in a group that exists for one transfer, and the shards that are broadcast in it."""
 
     rank: int  # 0 is the trainer
     num_ranks: int
@@ -70,21 +70,23 @@ class BroadcastGroup:
     def broadcast(self, shard: mmap.mmap, *, bucket_bytes: int, on_bucket: Callable[[], None]) -> None:
         """Copy the trainer's bytes to all other ranks, bucket by bucket. Raises TransferFailed."""
         bytes_here = torch.frombuffer(shard, dtype=torch.uint8)
-        for part in bytes_here.split(bucket_bytes):
+        for bucket in bytes_here.split(bucket_bytes):
             on_bucket()
             try:
-                self._broadcast_bucket(part)
+                self._broadcast_bucket(bucket)
             except RuntimeError as error:
                 raise TransferFailed(f"the broadcast failed: {_first(error)}") from error
 
-    def _broadcast_bucket(self, part: Tensor) -> None:
+    def _broadcast_bucket(self, bucket: Tensor) -> None:
         options = BroadcastOptions()
         options.rootRank = _TRAINER
         options.timeout = self._timeout
         if not self._is_cuda:
-            self._group.broadcast([part], options).wait(self._timeout)
+            self._group.broadcast([bucket], options).wait(self._timeout)
             return
-        on_device = part.to("cuda", copy=True) if self.is_sender else torch.empty_like(part, device="cuda")
+        on_device = (
+            bucket.to("cuda", copy=True) if self.is_sender else torch.empty_like(bucket, device="cuda")
+        )
         work = self._group.broadcast([on_device], options)
         give_up_at_s = time.monotonic() + self._timeout.total_seconds()
         while not work.is_completed():
@@ -94,14 +96,12 @@ class BroadcastGroup:
         work.wait()  # raises if the broadcast failed
         torch.cuda.synchronize()
         if not self.is_sender:
-            part.copy_(on_device)
+            bucket.copy_(on_device)
 
     def close(self) -> None:
         """End the group in any state: a transfer under way ends here, and soon after at the other ranks."""
         self._group.abort()
-        self._group = (
-            None  # gloo closes connections with the last reference, which must not be held by a traceback
-        )
+        self._group = None  # gloo closes connections with the last reference, which a traceback must not keep
 
 
 def store_serve(listening: socket.socket, *, host: str) -> TCPStore:

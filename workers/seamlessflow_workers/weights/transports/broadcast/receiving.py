@@ -1,4 +1,4 @@
-"""The engine's side: it asks for a seat in a broadcast and takes part in it.
+"""The engine's side: it asks for a seat in a broadcast and joins it.
 
 It takes an offer and the backend to use, and returns shards in sealed memory of this process. It imports torch only
 when it asks for a seat.
@@ -27,7 +27,7 @@ def shards_join(offer: Offer, timeout_s: float, *, backend: WeightTransport) -> 
 
 
 def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> SealedShards:
-    # Not at the top: shared memory and files need no torch. Not later: the others wait for whoever has a seat.
+    # Not at the top: shared memory and files need no torch. Not later: the others wait for every engine with a seat.
     from seamlessflow_workers.weights.transports.broadcast.group import Seat, seat_take
 
     try:

@@ -104,7 +104,7 @@ class BroadcastSender:
                 if refusal is None:
                     seated.append(joiner)
                 else:
-                    _tell(joiner, refusal)
+                    _send_answer(joiner, refusal)
             if seated:
                 self._broadcast_to(seated, shards)
 
@@ -112,7 +112,7 @@ class BroadcastSender:
         self._num_groups += 1
         name, num_ranks = f"group-{self._num_groups}", len(joiners) + 1
         for rank, joiner in enumerate(joiners, start=1):
-            _tell(
+            _send_answer(
                 joiner,
                 Seat(
                     rank=rank,
@@ -138,5 +138,5 @@ class BroadcastSender:
         logger.info("version %d was broadcast to %d engines", joiners[0].ask.version, len(joiners))
 
 
-def _tell(joiner: _Joiner, answer: Seat | Refusal) -> None:
+def _send_answer(joiner: _Joiner, answer: Seat | Refusal) -> None:
     joiner.connection.sendall(msgspec.json.encode(answer) + b"\n")

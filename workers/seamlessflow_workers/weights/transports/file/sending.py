@@ -2,7 +2,7 @@
 
 Everything is written to `.writing-<n>` beside the target and fsynced, the manifest last, then renamed: a reader finds
 the whole version or none, and a failure (a full disk) leaves nothing behind. The control plane deletes old versions,
-since it knows which are pinned and which engines still serve. However large the model is, a process holds few buckets
+since it knows which are pinned and which engines still serve. However large the model is, a process has few buckets
 of its bytes at a time (`shards`).
 """
 
@@ -64,7 +64,7 @@ def weights_publish(
     adapter_config: bytes | None = None,
     sealed: SealedShards | None = None,
 ) -> PublishedWeights:
-    """Write `<versions>/<version>/`. An existing folder is replaced unless it holds the same weights.
+    """Write `<versions>/<version>/`. An existing folder is replaced unless it has the same weights.
 
     With `adapter_config` the tensors are those of an adapter, named as peft names them. `sealed` keeps a copy of the
     shards in memory.

@@ -3,7 +3,7 @@
 Shards are dealt to the ranks in turn, and each rank writes its own. Those that are written at the same moment take
 turns bucket by bucket, so that a thread for each digests and writes while the next bucket is fetched. Where ranks
 have to gather buckets together, all of them fetch all buckets in the same order and drop those of others. Invariants:
-what a file contains does not depend on the number of ranks; at most `MAX_HELD_BUCKETS` are in memory.
+what a file contains does not depend on the number of ranks; at most `MAX_BUFFERED_BUCKETS` are in memory.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 # Shards that a rank writes at a time; the same everywhere, because ranks gather in the same order.
 NUM_AT_ONCE = 4
-MAX_HELD_BUCKETS = 2 * NUM_AT_ONCE
+MAX_BUFFERED_BUCKETS = 2 * NUM_AT_ONCE
 MAX_BUCKET_BYTES = 64 * 1024**2  # fetched at a time, unless one tensor is larger
 
 # Takes names, and whether this rank writes these tensors; returns them if so.
@@ -41,7 +41,7 @@ class ShardOrder(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class ShardSource(Protocol):
-    """A source that writes its shards itself, on as many ranks as have parts of them."""
+    """A source that writes its shards itself, on all ranks that have some of their tensors."""
 
     def layouts(self) -> Mapping[str, TensorLayout]:
         """Return the layout of every published tensor, by name."""
@@ -50,7 +50,7 @@ class ShardSource(Protocol):
     def shards_write(self, order: ShardOrder, sealed: SealedShards | None = None) -> dict[str, ShardEntry]:
         """Write all shards of the order; `sealed` keeps copies of those that this process writes.
 
-        Raises OSError, or WeightsNotFinite: every value is checked, so that nobody has to do it again.
+        Raises OSError, or WeightsNotFinite: every value is checked, so that no reader has to do it again.
         """
         ...
 
@@ -67,17 +67,17 @@ def shards_write(
 ) -> dict[str, ShardEntry]:
     """Write the shards of one rank; `sealed` keeps copies of them. Raises OSError.
 
-    With `gathers_together` every bucket of every shard is fetched, whoever writes it, even if a file of this rank
-    fails: the other ranks would wait for it.
+    With `gathers_together` every bucket of every shard is fetched, whichever rank writes it, even if a file of this
+    rank fails: the other ranks would wait for it.
     """
     own = {name for number, name in enumerate(order.shards) if number % num_ranks == rank}
     names = list(order.shards) if gathers_together else [name for name in order.shards if name in own]
     num_at_once = NUM_AT_ONCE * num_ranks if gathers_together else NUM_AT_ONCE
-    room = Semaphore(MAX_HELD_BUCKETS)
+    free_buckets = Semaphore(MAX_BUFFERED_BUCKETS)
     written: dict[str, Future[ShardEntry]] = {}
     with ThreadPoolExecutor(NUM_AT_ONCE, thread_name_prefix="shard") as threads:
         for together in _groups(names, num_at_once):
-            shards = [_Shard(order, name, layouts, room, is_own=name in own) for name in together]
+            shards = [_Shard(order, name, layouts, free_buckets, is_own=name in own) for name in together]
             writing = {one.name: threads.submit(one.write, sealed) for one in shards if one.is_own}
             try:
                 for shard, bucket in _in_turns(shards):
@@ -98,15 +98,15 @@ def _results(writing: Mapping[str, Future[ShardEntry]]) -> dict[str, ShardEntry]
 
 def cut(names: Sequence[str], layouts: Mapping[str, TensorLayout], max_bytes: int) -> Iterator[list[str]]:
     """Yield runs of consecutive names, cut where the next tensor would not fit; a larger tensor is alone."""
-    part: list[str] = []
+    run: list[str] = []
     num_bytes = 0
     for name in names:
-        if part and num_bytes + layouts[name].num_bytes > max_bytes:
-            yield part
-            part, num_bytes = [], 0
-        part.append(name)
+        if run and num_bytes + layouts[name].num_bytes > max_bytes:
+            yield run
+            run, num_bytes = [], 0
+        run.append(name)
         num_bytes += layouts[name].num_bytes
-    yield part
+    yield run
 
 
 def _groups(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -123,7 +123,7 @@ def _in_turns(shards: Sequence["_Shard"]) -> Iterator[tuple["_Shard", list[str]]
 
 
 class _Abandoned(Exception):
-    """Whoever fetches buckets has failed."""
+    """The thread that fetches buckets has failed."""
 
 
 class _Shard:
@@ -134,29 +134,29 @@ class _Shard:
         order: ShardOrder,
         name: str,
         layouts: Mapping[str, TensorLayout],
-        room: Semaphore,
+        free_buckets: Semaphore,
         *,
         is_own: bool,
     ) -> None:
-        """`room` counts the buckets that may still be held by all shards together."""
+        """`free_buckets` counts the buckets that all shards together may still buffer."""
         self.name = name
         self.is_own = is_own
         self.buckets = list(cut(order.shards[name], layouts, order.max_bucket_bytes))
         self._path = Path(order.folder) / name
         self._head = safetensors_head({tensor: layouts[tensor] for tensor in order.shards[name]})
-        self._room = room
+        self._free_buckets = free_buckets
         self._queue: SimpleQueue[Mapping[str, RawTensor] | None] = SimpleQueue()  # None: no more will come
         self._lock = Lock()
-        self._num_held = 0
+        self._num_buffered = 0
         self._has_failed = False
 
     def add(self, bucket: Mapping[str, RawTensor]) -> None:
-        """Hand over the next bucket; wait while too many are held."""
+        """Hand over the next bucket; wait while too many are buffered."""
         if not self.is_own:
             return
-        self._room.acquire()
+        self._free_buckets.acquire()
         with self._lock:
-            self._num_held += 1
+            self._num_buffered += 1
             self._queue.put(bucket)
             if self._has_failed:
                 self._release()
@@ -170,9 +170,9 @@ class _Shard:
         try:
             return write_durably(self._path, chunks if sealed is None else sealed.tee(self.name, chunks))
         except BaseException:
-            with self._lock:  # whoever fetches goes on, because other ranks may count on it
+            with self._lock:  # the thread that fetches goes on, because other ranks may count on it
                 self._has_failed = True
-                while self._num_held:
+                while self._num_buffered:
                     self._release()
             raise
 
@@ -188,5 +188,5 @@ class _Shard:
                 self._release()
 
     def _release(self) -> None:
-        self._num_held -= 1
-        self._room.release()
+        self._num_buffered -= 1
+        self._free_buckets.release()
