@@ -20,9 +20,9 @@ from itertools import pairwise
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.dry_run import obeyed
-from seamlessflow.core.scheduling.edits import MachineEdit
-from seamlessflow.core.scheduling.preview import preview
+from seamlessflow.core.scheduling.explain.dry_run import obeyed
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row

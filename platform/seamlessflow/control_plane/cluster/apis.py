@@ -42,7 +42,7 @@ from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, jo
 from seamlessflow.control_plane.telemetry.log_selectors import phase_log_read
 from seamlessflow.control_plane.telemetry.serializers import JobLedgerOutput, MachineLedgerOutput
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
 YEARS = range(2000, 2200)

@@ -19,7 +19,7 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found, stale
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost

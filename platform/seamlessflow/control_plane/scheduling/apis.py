@@ -24,7 +24,7 @@ from seamlessflow.control_plane.scheduling.serializers import (
     machine_edit_of,
 )
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 
 
 class _PreviewApi(ProjectApi):

@@ -22,7 +22,7 @@ from seamlessflow.control_plane.cluster.services import machines_edit
 from seamlessflow.control_plane.common.admin import author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.scheduling.previews import MachinesPreview, machines_preview
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 TEMPLATE = "scheduling/bulk_edit.html"

@@ -21,8 +21,8 @@ from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause, breach
 from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeUpSender
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import owed_store, plan_apply
-from seamlessflow.core.scheduling.arrears import Arrears
-from seamlessflow.core.scheduling.health import Patience
+from seamlessflow.core.scheduling.blame.health import Patience
+from seamlessflow.core.scheduling.passes.arrears import Arrears
 from seamlessflow.core.scheduling.quiet import Quiet, quiet_s
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import Snapshot

@@ -16,7 +16,7 @@ from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
 from seamlessflow.control_plane.scheduling.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.judgements import machine_release
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
 from seamlessflow.core.types.pools import InvalidPool, parse_pool
 from seamlessflow.core.types.tags import InvalidTag, parse_tags

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.core.placement.engine_key import EngineKey
-from seamlessflow.core.scheduling.stragglers import Sampled
+from seamlessflow.core.scheduling.blame.stragglers import Sampled
 
 _PACES = "SELECT g.paces FROM trajectory_gateway g WHERE g.paces IS NOT NULL"
 

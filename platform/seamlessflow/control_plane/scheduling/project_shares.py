@@ -14,7 +14,7 @@ from seamlessflow.control_plane.accounts.selectors import Access, project_list_r
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.scheduling.queue_keeper import KEEPER
 from seamlessflow.control_plane.telemetry.project_time import project_seconds
-from seamlessflow.core.scheduling.entitlements import Entitlement, entitlements
+from seamlessflow.core.scheduling.explain.entitlements import Entitlement, entitlements
 
 WINDOW = timedelta(hours=1)
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.core.scheduling.queue import Queue, QueueEntry
-from seamlessflow.core.scheduling.unblocks import Trials, Unblock, UnblockKind, unblocks
+from seamlessflow.core.scheduling.explain.queue import Queue, QueueEntry
+from seamlessflow.core.scheduling.explain.unblocks import Trials, Unblock, UnblockKind, unblocks
 
 CHEAP_S = 0.1  # processor time below which nothing is kept
 KEPT_FACTOR = 10.0

@@ -5,8 +5,8 @@ from typing import Any
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
-from seamlessflow.core.scheduling.queue import Lack, Until
-from seamlessflow.core.scheduling.unblocks import UnblockKind
+from seamlessflow.core.scheduling.explain.queue import Lack, Until
+from seamlessflow.core.scheduling.explain.unblocks import UnblockKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 

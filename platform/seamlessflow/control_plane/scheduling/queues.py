@@ -13,20 +13,20 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.previews import HIDDEN_JOB
 from seamlessflow.control_plane.scheduling.queue_keeper import KEEPER
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.queue import Holder, QueueEntry, Shortage
-from seamlessflow.core.scheduling.queue_text import (
+from seamlessflow.core.scheduling.explain.queue import Holder, QueueEntry, Shortage
+from seamlessflow.core.scheduling.explain.queue_text import (
     holder_sentence,
     lack_sentence,
     shortage_sentence,
     unblock_sentence,
 )
-from seamlessflow.core.scheduling.snapshot import JobView
-from seamlessflow.core.scheduling.unblocks import (
+from seamlessflow.core.scheduling.explain.unblocks import (
     EVERY_KIND,
     OPEN_KINDS,
     Unblock,
     UnblockKind,
 )
+from seamlessflow.core.scheduling.snapshot import JobView
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.pace_rows import sampled_load
 from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.scheduling.blame.stragglers import with_paces
 from seamlessflow.core.scheduling.snapshot import Snapshot
-from seamlessflow.core.scheduling.stragglers import with_paces
 
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:

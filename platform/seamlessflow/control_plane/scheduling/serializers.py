@@ -7,8 +7,8 @@ from rest_framework import serializers
 from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.scheduling.previews import ShownJobImpact, ShownPhaseImpact
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.edits import MachineEdit
-from seamlessflow.core.scheduling.preview import Impact
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.preview import Impact
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 

@@ -52,7 +52,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetNext,
 )
 from seamlessflow.core.scheduling.eligibility import lease_rejection
-from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
+from seamlessflow.core.scheduling.passes.multiplexing import BACK_TO_ROLLOUT
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 AUTHOR = "scheduler"

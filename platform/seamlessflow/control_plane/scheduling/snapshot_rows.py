@@ -28,10 +28,10 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
 from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
-from seamlessflow.core.scheduling.demand import KEPT_SHARE, agents_for, engines_for
 from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
+from seamlessflow.core.scheduling.passes.demand import KEPT_SHARE, agents_for, engines_for
+from seamlessflow.core.scheduling.passes.unused import has_no_sessions
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
-from seamlessflow.core.scheduling.unused import has_no_sessions
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 

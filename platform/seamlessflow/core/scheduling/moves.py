@@ -11,8 +11,8 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
 from seamlessflow.core.scheduling.activity import is_running
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, LeaseGang, SetNext
-from seamlessflow.core.scheduling.hand_overs import hand_over, next_phase
-from seamlessflow.core.scheduling.multiplexing import (
+from seamlessflow.core.scheduling.passes.hand_overs import hand_over, next_phase
+from seamlessflow.core.scheduling.passes.multiplexing import (
     BACK_TO_ROLLOUT,
     EMPTY_TURN_GRACE_S,
     batches_due,
@@ -21,8 +21,8 @@ from seamlessflow.core.scheduling.multiplexing import (
     only_trains,
     training_decide,
 )
-from seamlessflow.core.scheduling.passes import FleetPlan
-from seamlessflow.core.scheduling.placement import working_for
+from seamlessflow.core.scheduling.passes.placement import working_for
+from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 

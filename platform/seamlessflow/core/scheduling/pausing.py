@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.decisions import DrainPhase
 from seamlessflow.core.scheduling.eligibility import KEEP_FILTERS, first_rejection
-from seamlessflow.core.scheduling.hand_overs import hand_over
 from seamlessflow.core.scheduling.job_ends import ending_of
-from seamlessflow.core.scheduling.passes import FleetPlan
+from seamlessflow.core.scheduling.passes.hand_overs import hand_over
+from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 

@@ -9,13 +9,13 @@ property test holds: the plan of a snapshot stays the same for `quiet_s`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seamlessflow.core.scheduling.blame.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
+from seamlessflow.core.scheduling.blame.judging import TRIED_S, age_limits_s
 from seamlessflow.core.scheduling.evidence import PROVEN_S
-from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
-from seamlessflow.core.scheduling.health import DRAIN_LIMIT_S, START_LIMIT_S, suspicion_s
-from seamlessflow.core.scheduling.judging import TRIED_S, age_limits_s
-from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
-from seamlessflow.core.scheduling.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
-from seamlessflow.core.scheduling.rotation import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
+from seamlessflow.core.scheduling.passes.gangs import GATHER_LIMIT_S, TOLD_AFTER_S
+from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S, late_after_s
+from seamlessflow.core.scheduling.passes.placement import HOLD_HAND_OVERS, MOVE_PATIENCE_S
+from seamlessflow.core.scheduling.passes.rotation import OVERDUE_S, PUBLISHED_LATELY_S, QUANTUM_S
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 
 _PHASE_LIMITS_S = (

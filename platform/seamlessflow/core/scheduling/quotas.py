@@ -11,7 +11,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, LeaseGang
-from seamlessflow.core.scheduling.passes import FleetPlan
+from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.snapshot import Held, JobView
 from seamlessflow.core.types.tags import Role
 

@@ -12,7 +12,8 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S
 from seamlessflow.core.scheduling.activity import is_up
-from seamlessflow.core.scheduling.arrears import differences
+from seamlessflow.core.scheduling.blame.health import phases_to_fail
+from seamlessflow.core.scheduling.blame.judging import judge
 from seamlessflow.core.scheduling.decisions import (
     Decision,
     DrainPhase,
@@ -22,14 +23,13 @@ from seamlessflow.core.scheduling.decisions import (
     SetNext,
 )
 from seamlessflow.core.scheduling.eligibility import KEEP_FILTERS, first_rejection
-from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.gangs import gang_drains, gangs_to_fail
-from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
-from seamlessflow.core.scheduling.judging import judge
 from seamlessflow.core.scheduling.moves import agent_drains, job_moves, next_moves, spare_leases
-from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
+from seamlessflow.core.scheduling.passes.arrears import differences
+from seamlessflow.core.scheduling.passes.fleet import Fleet
+from seamlessflow.core.scheduling.passes.gangs import gang_drains, gangs_to_fail
 from seamlessflow.core.scheduling.pausing import pausing_drains
+from seamlessflow.core.scheduling.plan import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.scheduling.waiting import state_reason, waiting_reason

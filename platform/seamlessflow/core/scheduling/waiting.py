@@ -13,8 +13,8 @@ from seamlessflow.core.scheduling.eligibility import (
     num_slots,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.gangs import gang_wait
-from seamlessflow.core.scheduling.passes import FleetPlan
+from seamlessflow.core.scheduling.passes.gangs import gang_wait
+from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
 from seamlessflow.core.types.tags import Role
 

@@ -23,9 +23,9 @@ from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, PausedBy
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport
+from seamlessflow.core.scheduling.blame.judging import QUARANTINE_S
 from seamlessflow.core.scheduling.decisions import AdmitMachine
 from seamlessflow.core.scheduling.evidence import PROVEN_S
-from seamlessflow.core.scheduling.judging import QUARANTINE_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import FailureView, MachineView
 from seamlessflow.core.types.ids import IdKind, show_id

@@ -18,8 +18,8 @@ from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.explain.unblocks import EVERY_KIND, OPEN_KINDS, UnblockKind
 from seamlessflow.core.scheduling.scheduler import decide
-from seamlessflow.core.scheduling.unblocks import EVERY_KIND, OPEN_KINDS, UnblockKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import SYSTEM, Cast, Person, worker_make
 

@@ -23,10 +23,10 @@ from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport
+from seamlessflow.core.scheduling.blame.judging import MAX_TRIES
 from seamlessflow.core.scheduling.decisions import Plan
 from seamlessflow.core.scheduling.evidence import LONGEST_RETRY_S
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
-from seamlessflow.core.scheduling.judging import MAX_TRIES
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, worker_make

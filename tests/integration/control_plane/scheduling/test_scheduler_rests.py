@@ -36,9 +36,9 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Capabilities, PhaseReport
+from seamlessflow.core.scheduling.blame.health import Patience
 from seamlessflow.core.scheduling.decisions import Plan, QuarantineMachine
-from seamlessflow.core.scheduling.health import Patience
-from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
+from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import PhaseView
 from seamlessflow.core.types.tags import Role

@@ -24,11 +24,11 @@ from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.worker_protocol import authentication as worker_auth
 from seamlessflow.core.protocol.worker import Heartbeat, Join, Joined
-from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from tests.fixtures.control_plane import worker_post
 
 JOIN_TOKEN = "join-" + "0123456789abcdef" * 3
-LOST_S = 16.0  # silent for longer than `core.scheduling.health` bears
+LOST_S = 16.0  # silent for longer than `core.scheduling.blame.health` bears
 
 
 @pytest.fixture

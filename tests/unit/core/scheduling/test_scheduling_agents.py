@@ -8,12 +8,12 @@ import pytest
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, PhaseState
 from seamlessflow.core.scheduling.decisions import AdmitMachine, DrainPhase, Lease, QuarantineMachine
-from seamlessflow.core.scheduling.demand import agents_for
-from seamlessflow.core.scheduling.dry_run import dry_run
-from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.scheduling.eligibility import lease_rejection
-from seamlessflow.core.scheduling.preview import Impact, preview
-from seamlessflow.core.scheduling.queue import Queue, Until
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.preview import Impact, preview
+from seamlessflow.core.scheduling.explain.queue import Queue, Until
+from seamlessflow.core.scheduling.passes.demand import agents_for
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import (
     FailureView,

@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.scheduling.allocation import Allocation
+from seamlessflow.core.scheduling.passes.allocation import Allocation
 
 CLASSES = st.lists(st.integers(0, 2), unique=True, max_size=3).map(lambda chosen: tuple(sorted(chosen)))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.arrears import LEAST_LIMIT_S, Arrears, Claim, differences, limit_s
+from seamlessflow.core.scheduling.passes.arrears import LEAST_LIMIT_S, Arrears, Claim, differences, limit_s
 from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 from tests.fixtures.fleet_simulation import Costs, Load, Simulation
 

@@ -10,6 +10,7 @@ import pytest
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S, PhaseState
+from seamlessflow.core.scheduling.blame.health import START_LIMIT_S, Patience, suspicion_s
 from seamlessflow.core.scheduling.decisions import (
     Decision,
     DrainPhase,
@@ -20,9 +21,8 @@ from seamlessflow.core.scheduling.decisions import (
     Plan,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.health import START_LIMIT_S, Patience, suspicion_s
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
-from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
+from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection
-from seamlessflow.core.scheduling.passes import fleet_plan
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.plan import fleet_plan
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.scheduling.dividing import Division, Use, divided
-from seamlessflow.core.scheduling.entitlements import Entitlement, entitlements
-from seamlessflow.core.scheduling.queue import Queue
+from seamlessflow.core.scheduling.explain.entitlements import Entitlement, entitlements
+from seamlessflow.core.scheduling.explain.queue import Queue
+from seamlessflow.core.scheduling.passes.dividing import Division, Use, divided
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role
 from tests.unit.core.scheduling.test_scheduling_queue import ALPHA, BETA, BOTH, B, C, machine

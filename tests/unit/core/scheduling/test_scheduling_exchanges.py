@@ -6,9 +6,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.scheduling.allocation import Allocation
-from seamlessflow.core.scheduling.dry_run import obeyed
-from seamlessflow.core.scheduling.exchanges import Stay, places_exchange
+from seamlessflow.core.scheduling.explain.dry_run import obeyed
+from seamlessflow.core.scheduling.passes.allocation import Allocation
+from seamlessflow.core.scheduling.passes.exchanges import Stay, places_exchange
 from seamlessflow.core.scheduling.scheduler import decide
 from tests.benchmarks.scheduler import Size, fleet
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.decisions import DrainPhase, SetNext
-from seamlessflow.core.scheduling.dry_run import dry_run, obeyed
+from seamlessflow.core.scheduling.explain.dry_run import dry_run, obeyed
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 from seamlessflow.core.types.tags import Role

@@ -10,9 +10,9 @@ from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, NextPhase, SetNext
-from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.eligibility import num_slots
-from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.plan import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

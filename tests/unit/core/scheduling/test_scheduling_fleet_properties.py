@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.arrears import Arrears
 from seamlessflow.core.scheduling.decisions import DrainPhase
-from seamlessflow.core.scheduling.dry_run import dry_run, obeyed
-from seamlessflow.core.scheduling.floors import fits_alone
-from seamlessflow.core.scheduling.homes import Homes
-from seamlessflow.core.scheduling.passes import fleet_plan
-from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S, gives_way_now
+from seamlessflow.core.scheduling.explain.dry_run import dry_run, obeyed
+from seamlessflow.core.scheduling.passes.arrears import Arrears
+from seamlessflow.core.scheduling.passes.floors import fits_alone
+from seamlessflow.core.scheduling.passes.homes import Homes
+from seamlessflow.core.scheduling.passes.rotation import OVERDUE_S, QUANTUM_S, gives_way_now
+from seamlessflow.core.scheduling.plan import fleet_plan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.tags import Role

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.health import Patience, phases_to_fail, suspicion_s
+from seamlessflow.core.scheduling.blame.health import Patience, phases_to_fail, suspicion_s
 from seamlessflow.core.scheduling.heartbeats import (
     HEARTBEAT_LIMIT_S,
     MAX_BEATS_PER_S,

@@ -8,9 +8,9 @@ import pytest
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.blame.judging import QUARANTINE_S
 from seamlessflow.core.scheduling.decisions import AdmitMachine, PauseJob, QuarantineMachine
 from seamlessflow.core.scheduling.evidence import LONGEST_S
-from seamlessflow.core.scheduling.judging import QUARANTINE_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import (
     FailureView,

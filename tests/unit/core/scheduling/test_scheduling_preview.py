@@ -12,10 +12,10 @@ from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
-from seamlessflow.core.scheduling.dry_run import dry_run
-from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
-from seamlessflow.core.scheduling.preview import Impact, Preview, _with_demand, preview
-from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.preview import Impact, Preview, _with_demand, preview
+from seamlessflow.core.scheduling.explain.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

@@ -8,8 +8,8 @@ import pytest
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, MoveJob
-from seamlessflow.core.scheduling.dry_run import dry_run
-from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.passes.rotation import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.scheduling.activity import is_running
+from seamlessflow.core.scheduling.blame.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.decisions import (
     AdmitMachine,
     Decision,
@@ -26,10 +27,9 @@ from seamlessflow.core.scheduling.decisions import (
     QuarantineMachine,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.eligibility import lease_rejection, may_be_tried, num_slots
-from seamlessflow.core.scheduling.judging import job_paused, machine_judged
-from seamlessflow.core.scheduling.preview import preview
+from seamlessflow.core.scheduling.explain.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import (
     FailureView,

@@ -10,18 +10,15 @@ from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import MoveJob
-from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
-from seamlessflow.core.scheduling.job_ends import ending_of
-from seamlessflow.core.scheduling.queue import Lack, Queue, QueueEntry, Until
-from seamlessflow.core.scheduling.queue_text import (
+from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.queue import Lack, Queue, QueueEntry, Until
+from seamlessflow.core.scheduling.explain.queue_text import (
     holder_sentence,
     lack_sentence,
     shortage_sentence,
     unblock_sentence,
 )
-from seamlessflow.core.scheduling.scheduler import decide
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
-from seamlessflow.core.scheduling.unblocks import (
+from seamlessflow.core.scheduling.explain.unblocks import (
     MAX_TRIALS,
     OPEN_KINDS,
     Trials,
@@ -29,6 +26,9 @@ from seamlessflow.core.scheduling.unblocks import (
     UnblockKind,
     unblocks,
 )
+from seamlessflow.core.scheduling.job_ends import ending_of
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import snapshots
 

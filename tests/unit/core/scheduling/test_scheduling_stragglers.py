@@ -8,8 +8,9 @@ import pytest
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.blame.judging import QUARANTINE_S, TRIED_S, judge
+from seamlessflow.core.scheduling.blame.stragglers import FULL_S, WARM_UP_S, with_paces
 from seamlessflow.core.scheduling.decisions import AdmitMachine, DrainPhase, QuarantineMachine
-from seamlessflow.core.scheduling.judging import QUARANTINE_S, TRIED_S, judge
 from seamlessflow.core.scheduling.quiet import Quiet, quiet_s
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import (
@@ -20,7 +21,6 @@ from seamlessflow.core.scheduling.snapshot import (
     QuarantineView,
     Snapshot,
 )
-from seamlessflow.core.scheduling.stragglers import FULL_S, WARM_UP_S, with_paces
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.fleet_simulation import Faults, Load, Simulation
 

@@ -7,10 +7,10 @@ import pytest
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.dry_run import dry_run
+from seamlessflow.core.scheduling.explain.dry_run import dry_run
+from seamlessflow.core.scheduling.passes.unused import UNUSED_AFTER_S, has_no_sessions
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
-from seamlessflow.core.scheduling.unused import UNUSED_AFTER_S, has_no_sessions
 from seamlessflow.core.types.tags import Role
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))

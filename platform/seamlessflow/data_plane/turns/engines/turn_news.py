@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
-from seamlessflow.core.scheduling.demand import engines_for, is_demand_news
+from seamlessflow.core.scheduling.passes.demand import engines_for, is_demand_news
 from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify

@@ -5,8 +5,8 @@
 
 from collections.abc import Callable, Sequence
 
-from seamlessflow.core.scheduling.queue import Holder, Lack, QueueEntry, Shortage, Until
-from seamlessflow.core.scheduling.unblocks import Unblock, UnblockKind
+from seamlessflow.core.scheduling.explain.queue import Holder, Lack, QueueEntry, Shortage, Until
+from seamlessflow.core.scheduling.explain.unblocks import Unblock, UnblockKind
 from seamlessflow.core.types.tags import ROLE_TAGS, Role
 
 _NEEDS = {Role.ROLLOUT: "roll out", Role.TRAIN: "train", Role.AGENT: "run its agents"}

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.blame.stragglers import is_dispensable, stragglers
 from seamlessflow.core.scheduling.decisions import (
     AdmitMachine,
     DrainPhase,
@@ -45,7 +46,6 @@ from seamlessflow.core.scheduling.snapshot import (
     QuarantineView,
     Snapshot,
 )
-from seamlessflow.core.scheduling.stragglers import is_dispensable, stragglers
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long

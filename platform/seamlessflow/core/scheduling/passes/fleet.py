@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-from seamlessflow.core.scheduling.agent_slots import SlotFleet
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection, may_be_tried
+from seamlessflow.core.scheduling.passes.agent_slots import SlotFleet
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
 from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, ROLE_TAGS, Role

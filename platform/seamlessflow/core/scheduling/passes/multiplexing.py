@@ -8,8 +8,8 @@ trains is leased for as long as nobody else needs it. Jobs that train on several
 from collections.abc import Sequence
 
 from seamlessflow.core.scheduling.decisions import Decision, Lease, NextPhase
-from seamlessflow.core.scheduling.gangs import gang_gather
-from seamlessflow.core.scheduling.hand_overs import hand_over
+from seamlessflow.core.scheduling.passes.gangs import gang_gather
+from seamlessflow.core.scheduling.passes.hand_overs import hand_over
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role
 

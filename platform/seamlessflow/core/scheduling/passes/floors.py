@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
-from seamlessflow.core.scheduling.allocation import Allocation
-from seamlessflow.core.scheduling.dividing import Division
-from seamlessflow.core.scheduling.fleet import Classes, Fleet
-from seamlessflow.core.scheduling.homes import Homes
-from seamlessflow.core.scheduling.rotation import rotating
+from seamlessflow.core.scheduling.passes.allocation import Allocation
+from seamlessflow.core.scheduling.passes.dividing import Division
+from seamlessflow.core.scheduling.passes.fleet import Classes, Fleet
+from seamlessflow.core.scheduling.passes.homes import Homes
+from seamlessflow.core.scheduling.passes.rotation import rotating
+from seamlessflow.core.scheduling.passes.standings import Standings, Wanted, equals, machines_of_floor
 from seamlessflow.core.scheduling.snapshot import JobView, Owner
-from seamlessflow.core.scheduling.standings import Standings, Wanted, equals, machines_of_floor
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.decisions import MoveJob
-from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
 from seamlessflow.core.scheduling.eligibility import (
     first_rejection,
     is_outside_pools,
@@ -25,10 +24,18 @@ from seamlessflow.core.scheduling.eligibility import (
     lacks_rendezvous,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.passes import FleetPlan
-from seamlessflow.core.scheduling.placement import num_in_flight
-from seamlessflow.core.scheduling.queue import Lack, Queue, QueueEntry, num_given, planned, quota_needed
-from seamlessflow.core.scheduling.rotation import OVERDUE_S, QUANTUM_S
+from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.queue import (
+    Lack,
+    Queue,
+    QueueEntry,
+    num_given,
+    planned,
+    quota_needed,
+)
+from seamlessflow.core.scheduling.passes.placement import num_in_flight
+from seamlessflow.core.scheduling.passes.rotation import OVERDUE_S, QUANTUM_S
+from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.labels import is_label

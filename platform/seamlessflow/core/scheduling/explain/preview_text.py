@@ -7,7 +7,7 @@ edits something.
 from collections.abc import Sequence
 
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
-from seamlessflow.core.scheduling.preview import Impact, JobImpact, PhaseImpact
+from seamlessflow.core.scheduling.explain.preview import Impact, JobImpact, PhaseImpact
 from seamlessflow.core.types.tags import Role
 
 

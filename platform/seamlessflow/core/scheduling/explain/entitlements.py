@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import inf
 from uuid import UUID
 
-from seamlessflow.core.scheduling.dividing import Division, Use
-from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.queue import Queue
+from seamlessflow.core.scheduling.explain.queue import Queue
+from seamlessflow.core.scheduling.passes.dividing import Division, Use
+from seamlessflow.core.scheduling.passes.fleet import Fleet
 from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 

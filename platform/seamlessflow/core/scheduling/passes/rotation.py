@@ -19,9 +19,9 @@ from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.scheduling.passes.standings import Standings, machines_of_floor
+from seamlessflow.core.scheduling.passes.unused import yields_to
 from seamlessflow.core.scheduling.snapshot import JobView
-from seamlessflow.core.scheduling.standings import Standings, machines_of_floor
-from seamlessflow.core.scheduling.unused import yields_to
 
 QUANTUM_S = 900.0  # a job at work for longer gives way to one that waits
 PUBLISHED_LATELY_S = 2.0  # how long after a publication a job counts as having just published

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from seamlessflow.core.scheduling.allocation import Allocation, Kind
+from seamlessflow.core.scheduling.passes.allocation import Allocation, Kind
 
 Owner = TypeVar("Owner", bound=Hashable)
 

@@ -16,10 +16,10 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.floors import floors_admit
-from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
+from seamlessflow.core.scheduling.passes.fleet import Fleet
+from seamlessflow.core.scheduling.passes.floors import floors_admit
+from seamlessflow.core.scheduling.passes.homes import Homes
 from seamlessflow.core.scheduling.snapshot import Held, MachineView, PaceView, PhaseView, Snapshot
 from seamlessflow.core.types.labels import hardware_of
 from seamlessflow.core.types.tags import Role

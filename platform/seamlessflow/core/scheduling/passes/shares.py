@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.allocation import Allocation
-from seamlessflow.core.scheduling.demand import Demand
-from seamlessflow.core.scheduling.exchanges import Stay, places_exchange
-from seamlessflow.core.scheduling.fleet import Classes, Fleet
-from seamlessflow.core.scheduling.floors import Floors
-from seamlessflow.core.scheduling.homes import Homes
+from seamlessflow.core.scheduling.passes.allocation import Allocation
+from seamlessflow.core.scheduling.passes.demand import Demand
+from seamlessflow.core.scheduling.passes.exchanges import Stay, places_exchange
+from seamlessflow.core.scheduling.passes.fleet import Classes, Fleet
+from seamlessflow.core.scheduling.passes.floors import Floors
+from seamlessflow.core.scheduling.passes.homes import Homes
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner
 from seamlessflow.core.types.tags import Role
 

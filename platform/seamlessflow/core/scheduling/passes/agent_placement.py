@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
-from seamlessflow.core.scheduling.agent_slots import SlotClass, SlotFleet, slots_open
-from seamlessflow.core.scheduling.allocation import Allocation
-from seamlessflow.core.scheduling.floors import Floors
-from seamlessflow.core.scheduling.shares import Shares
+from seamlessflow.core.scheduling.passes.agent_slots import SlotClass, SlotFleet, slots_open
+from seamlessflow.core.scheduling.passes.allocation import Allocation
+from seamlessflow.core.scheduling.passes.floors import Floors
+from seamlessflow.core.scheduling.passes.shares import Shares
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView
 
 _NEEDED = "another job needs the machine to run its agents"

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.agent_placement import AgentTargets, agents_place
-from seamlessflow.core.scheduling.arrears import Claim
-from seamlessflow.core.scheduling.demand import Demand, demand_of
-from seamlessflow.core.scheduling.fleet import Fleet
-from seamlessflow.core.scheduling.floors import Floors, fits_alone, floors_admit
-from seamlessflow.core.scheduling.homes import Homes
-from seamlessflow.core.scheduling.judging import Judged
-from seamlessflow.core.scheduling.placement import Targets, machines_place
-from seamlessflow.core.scheduling.rotation import is_before
-from seamlessflow.core.scheduling.shares import Shares
+from seamlessflow.core.scheduling.blame.judging import Judged
+from seamlessflow.core.scheduling.passes.agent_placement import AgentTargets, agents_place
+from seamlessflow.core.scheduling.passes.arrears import Claim
+from seamlessflow.core.scheduling.passes.demand import Demand, demand_of
+from seamlessflow.core.scheduling.passes.fleet import Fleet
+from seamlessflow.core.scheduling.passes.floors import Floors, fits_alone, floors_admit
+from seamlessflow.core.scheduling.passes.homes import Homes
+from seamlessflow.core.scheduling.passes.placement import Targets, machines_place
+from seamlessflow.core.scheduling.passes.rotation import is_before
+from seamlessflow.core.scheduling.passes.shares import Shares
+from seamlessflow.core.scheduling.passes.standings import Wanted, machines_of_floor
+from seamlessflow.core.scheduling.passes.unused import yields_to
 from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
-from seamlessflow.core.scheduling.standings import Wanted, machines_of_floor
-from seamlessflow.core.scheduling.unused import yields_to
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 

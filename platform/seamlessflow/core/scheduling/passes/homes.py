@@ -7,7 +7,7 @@ from collections import defaultdict
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.fleet import Fleet
+from seamlessflow.core.scheduling.passes.fleet import Fleet
 from seamlessflow.core.scheduling.snapshot import JobView, Owner, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 

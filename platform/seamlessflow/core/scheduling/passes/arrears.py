@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.dividing import Division, Use
+from seamlessflow.core.scheduling.passes.dividing import Division, Use
 from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 
 LEAST_LIMIT_S = 5.0  # of a machine

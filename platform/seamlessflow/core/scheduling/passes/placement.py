@@ -19,8 +19,8 @@ from functools import cached_property
 from operator import itemgetter
 from uuid import UUID
 
-from seamlessflow.core.scheduling.allocation import Allocation
-from seamlessflow.core.scheduling.fleet import Fleet
+from seamlessflow.core.scheduling.passes.allocation import Allocation
+from seamlessflow.core.scheduling.passes.fleet import Fleet
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner
 from seamlessflow.core.types.tags import Role
 

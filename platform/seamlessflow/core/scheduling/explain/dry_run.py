@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.blame.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.decisions import (
     AdmitMachine,
     Decision,
@@ -26,7 +27,6 @@ from seamlessflow.core.scheduling.decisions import (
     SetDesiredVersion,
     SetNext,
 )
-from seamlessflow.core.scheduling.judging import job_paused, machine_judged
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

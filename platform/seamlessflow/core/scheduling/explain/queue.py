@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import islice
 
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.scheduling.demand import UNLIMITED
+from seamlessflow.core.scheduling.blame.judging import judge
 from seamlessflow.core.scheduling.eligibility import (
     FIT_FILTERS,
     first_rejection,
@@ -21,12 +21,12 @@ from seamlessflow.core.scheduling.eligibility import (
     num_slots,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.floors import fits_alone, floor_size
-from seamlessflow.core.scheduling.homes import Homes
 from seamlessflow.core.scheduling.job_ends import ending_of
-from seamlessflow.core.scheduling.judging import judge
-from seamlessflow.core.scheduling.passes import FleetPlan, fleet_plan
-from seamlessflow.core.scheduling.rotation import QUANTUM_S, gives_way_now
+from seamlessflow.core.scheduling.passes.demand import UNLIMITED
+from seamlessflow.core.scheduling.passes.floors import fits_alone, floor_size
+from seamlessflow.core.scheduling.passes.homes import Homes
+from seamlessflow.core.scheduling.passes.rotation import QUANTUM_S, gives_way_now
+from seamlessflow.core.scheduling.plan import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from uuid import UUID
 
-from seamlessflow.core.scheduling.dividing import Division, Use
+from seamlessflow.core.scheduling.passes.dividing import Division, Use
+from seamlessflow.core.scheduling.passes.unused import is_unused
 from seamlessflow.core.scheduling.snapshot import JobView
-from seamlessflow.core.scheduling.unused import is_unused
 
 Wanted = Mapping[UUID, int]  # machines that jobs at work could use now
 

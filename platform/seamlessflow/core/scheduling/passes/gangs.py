@@ -13,7 +13,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
-from seamlessflow.core.scheduling.hand_overs import hand_over
+from seamlessflow.core.scheduling.passes.hand_overs import hand_over
 from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
 from seamlessflow.core.types.tags import Role
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.activity import is_running
-from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S, batches_to_wait_for
+from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S, batches_to_wait_for
 from seamlessflow.core.scheduling.snapshot import Held, JobView, PhaseView
 from seamlessflow.core.types.tags import Role
 
