@@ -8,14 +8,12 @@ import argparse
 import os
 import sys
 
-import uvicorn
-
 from seamlessflow.control_plane.connections import HttpProtocol
 from seamlessflow.core.protocol.exposure import MODE_VARIABLE, Mode, binding_refusal
+from seamlessflow.runtime.http.server import server_config, server_run
 
 APPLICATION = "seamlessflow.control_plane.asgi:application"
 GRACEFUL_S = 10
-KEEPALIVE_S = 75  # longer than a proxy keeps a connection it may still use
 
 
 def main() -> int:
@@ -26,20 +24,17 @@ def main() -> int:
     if refusal:
         print(f"web: {refusal}", file=sys.stderr)
         return 1
-    uvicorn.run(
+    config = server_config(
         APPLICATION,
+        HttpProtocol,
         host=arguments.host,
         port=arguments.port,
-        http=HttpProtocol,
-        access_log=False,
         proxy_headers=True,
-        server_header=False,
-        # Compressing the same frame anew for each socket would cost several times what sending it does.
+        # To compress the same frame for each socket would cost several times as much as sending it.
         ws_per_message_deflate=False,
-        timeout_keep_alive=KEEPALIVE_S,
         timeout_graceful_shutdown=GRACEFUL_S,
     )
-    return 0
+    return 0 if server_run(config) else 1
 
 
 def _arguments() -> argparse.Namespace:

@@ -9,8 +9,8 @@ import sys
 from http import HTTPStatus
 
 from seamlessflow.runtime import plane_variables
-from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
-from seamlessflow.runtime.plane_variables import BODY_TIMEOUT_S, DRAIN_TIMEOUT_S, HEAD_TIMEOUT_S
+from seamlessflow.runtime.http.limits import HttpLimits
+from seamlessflow.runtime.http.protocol import limited_protocol
 from seamlessflow.runtime.variables import InvalidSetting, Reader
 
 PROBLEM = b"application/problem+json"
@@ -22,13 +22,7 @@ def _refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
 
 
 def limits() -> HttpLimits:
-    return HttpLimits(
-        refusal=_refusal,
-        max_connections=Reader(os.environ).read(plane_variables.MAX_CONNECTIONS),
-        head_s=HEAD_TIMEOUT_S,
-        body_s=BODY_TIMEOUT_S,
-        drain_s=DRAIN_TIMEOUT_S,
-    )
+    return HttpLimits(_refusal, max_connections=Reader(os.environ).read(plane_variables.MAX_CONNECTIONS))
 
 
 try:

@@ -7,11 +7,11 @@ import os
 import sys
 
 from seamlessflow.control_plane import variables
-from seamlessflow.control_plane.common.http.body_bounds import MAX_WORKER_BYTES
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
 from seamlessflow.runtime import plane_variables
 from seamlessflow.runtime.artifacts.opening import local_folder
+from seamlessflow.runtime.http.limits import MAX_WORKER_BYTES
 from seamlessflow.runtime.logs import LINE
 from seamlessflow.runtime.variables import InvalidSetting, Reader, made_folder
 

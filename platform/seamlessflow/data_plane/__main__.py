@@ -8,19 +8,16 @@ import socket
 import sys
 from http import HTTPStatus
 
-import uvicorn
-
 from seamlessflow.data_plane.app import Gateway
 from seamlessflow.data_plane.config import InvalidSettings, settings_read
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import JSON
 from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait, role_report
-from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
-from seamlessflow.runtime.listening import listeners
+from seamlessflow.runtime.http.limits import HttpLimits
+from seamlessflow.runtime.http.protocol import limited_protocol
+from seamlessflow.runtime.http.server import server_config, server_run
 from seamlessflow.runtime.logs import log_to_stderr
 
-BACKLOG = 4096
-KEEPALIVE_TIMEOUT_S = 75
 STOP_TIMEOUT_S = 5
 
 
@@ -35,31 +32,24 @@ def main() -> int:
         return 1
     _allow_files()
     limits = HttpLimits(
-        refusal=_refusal,
+        _refusal,
         max_connections=settings.max_connections,
         head_s=settings.head_timeout_s,
         body_s=settings.body_timeout_s,
         drain_s=settings.drain_timeout_s,
     )
-    config = uvicorn.Config(
+    config = server_config(
         Gateway(settings),
+        limited_protocol(limits),
         host=arguments.host,
         port=arguments.port,
         loop="uvloop",
-        http=limited_protocol(limits),
         lifespan="on",
-        access_log=False,
         log_config=None,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEPALIVE_TIMEOUT_S,
         timeout_graceful_shutdown=STOP_TIMEOUT_S,
-        server_header=False,
-        proxy_headers=False,  # nobody asks for the client's address
     )
-    server = uvicorn.Server(config)
     inherited = None if arguments.fd is None else socket.socket(fileno=arguments.fd)
-    server.run(listeners(config, inherited))
-    return 0 if server.started else 1
+    return 0 if server_run(config, inherited) else 1
 
 
 def _refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:

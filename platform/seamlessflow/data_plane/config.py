@@ -8,7 +8,13 @@ from seamlessflow.core.protocol.exposure import SECRET_ACCEPTED, Mode, binding_r
 from seamlessflow.core.protocol.live_events import redis_url
 from seamlessflow.data_plane import variables
 from seamlessflow.runtime import plane_variables
-from seamlessflow.runtime.plane_variables import BODY_TIMEOUT_S, DRAIN_TIMEOUT_S, HEAD_TIMEOUT_S
+from seamlessflow.runtime.http.limits import (
+    BODY_S,
+    DRAIN_S,
+    HEAD_S,
+    MAX_GATEWAY_BODIES_BYTES,
+    MAX_GATEWAY_BODY_BYTES,
+)
 from seamlessflow.runtime.variables import Reader
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S
 
@@ -24,16 +30,16 @@ class Settings:
     peer_url: str = ""  # the base URL at which other gateways reach this one; empty: the public one
     artifact_root: str = ""  # URL of the artifact store; needed if that is no folder of this host
     events_url: str = ""  # broker of live events, as redis-py takes it; empty: growing answers are not shown
-    max_body_bytes: int = 32 << 20
-    max_inflight_body_bytes: int = 256 << 20  # of all requests that have not become turns yet
+    max_body_bytes: int = MAX_GATEWAY_BODY_BYTES
+    max_inflight_body_bytes: int = MAX_GATEWAY_BODIES_BYTES  # of all requests that have not become turns yet
     max_connections: int = 4096
-    head_timeout_s: float = HEAD_TIMEOUT_S
-    body_timeout_s: float = BODY_TIMEOUT_S
+    head_timeout_s: float = HEAD_S
+    body_timeout_s: float = BODY_S
+    drain_timeout_s: float = DRAIN_S
     num_render_helpers: int = 2  # processes that render and tokenise
     render_timeout_s: float = 10.0  # processor time for one request
     render_memory_mb: int = 1024
     watchdog_s: float = DEFAULT_LIMIT_S  # how long the event loop may be blocked; 0: no limit
-    drain_timeout_s: float = DRAIN_TIMEOUT_S
     max_live_sessions: int = 20_000  # kept in memory; others are read back with their next request
     max_tree_bytes: int = 1 << 30  # of these sessions
     max_held_turns: int = 4096  # turns waiting for an engine

@@ -10,11 +10,6 @@ from seamlessflow.runtime.variables import Variable, one_of, secret, whole_numbe
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 MIN_SECRET_LENGTH = 32
-# How long a request's head and body may take (a body also gets a second for each 16 KiB), and how long a client may
-# read nothing of its answer.
-HEAD_TIMEOUT_S = 10.0
-BODY_TIMEOUT_S = 30.0
-DRAIN_TIMEOUT_S = 30.0
 
 
 def _root(value: str) -> str:

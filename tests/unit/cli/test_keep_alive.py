@@ -5,7 +5,6 @@ import asyncio
 import aiohttp
 
 from seamlessflow.cli.local.planes import web_command
-from seamlessflow.control_plane.__main__ import KEEPALIVE_S
 
 
 def test_a_machine_never_finds_that_the_server_has_just_closed_its_connection() -> None:
@@ -19,4 +18,3 @@ def test_a_machine_never_finds_that_the_server_has_just_closed_its_connection() 
     client_s = asyncio.run(default_s())
     words = web_command("http://127.0.0.1:1")
     assert float(words[words.index("--timeout-keep-alive") + 1]) > client_s
-    assert client_s < KEEPALIVE_S

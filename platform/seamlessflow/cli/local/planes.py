@@ -7,20 +7,21 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from seamlessflow.cli.local.environment import Addresses
 from seamlessflow.cli.local.process_tree import ProcessSpec
+from seamlessflow.runtime.http.client import HttpConnections
+from seamlessflow.runtime.http.heads import address_of, request_head, request_whole
+from seamlessflow.runtime.http.limits import KEEPALIVE_S
 
 CELERY_APP = "seamlessflow.control_plane.celery"
 ASGI_APP = "seamlessflow.control_plane.asgi:application"
 HTTP_PROTOCOL = "seamlessflow.control_plane.connections:HttpProtocol"
 NUM_BACKGROUND_THREADS = 2
 GRACEFUL_S = 3
-KEEP_ALIVE_S = (
-    75  # longer than any client: machines of a large fleet would else meet a connection just closed
-)
 START_TIMEOUT_S = 90.0
 HEALTH_PATH = "/healthz"
 HEALTH_TIMEOUT_S = 5.0
@@ -78,7 +79,7 @@ def web_command(url: str) -> tuple[str, ...]:
         *_bound_to(url),
         *("--http", HTTP_PROTOCOL),
         *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
-        *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
+        *("--timeout-keep-alive", str(KEEPALIVE_S)),
         # Compressing the same frame for each socket would cost several times as much as sending it.
         *("--ws-per-message-deflate", "false"),
     )
@@ -112,16 +113,14 @@ def _answers(url: str) -> Callable[[], Awaitable[bool]]:
 
 async def answers_http(url: str) -> bool:
     """Whether a server answers there with anything but a server error."""
-    parts = urlsplit(url)
-    request = f"GET {HEALTH_PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n"
+    connections = HttpConnections(peer=url, idle_s=0)
+    address = address_of(url)
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-            try:
-                writer.write(request.encode())
-                status_line = await reader.readline()
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
+            connection = await connections.connect(address)
+            connection.ask(request_whole(request_head("GET", address, HEALTH_PATH)), silence_s=None)
+            return await connection.head() < HTTPStatus.INTERNAL_SERVER_ERROR
+    except OSError:
         return False
-    return status_line.startswith(b"HTTP/1.1 ") and status_line[9:10] < b"5"
+    finally:
+        connections.close()

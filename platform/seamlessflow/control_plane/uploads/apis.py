@@ -19,7 +19,6 @@ from rest_framework.response import Response
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.http.body_bounds import MULTIPART_OVERHEAD_BYTES
 from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.common.http.query import query_boolean
@@ -28,6 +27,7 @@ from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services import artifact_create
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.runtime.http.limits import MULTIPART_OVERHEAD_BYTES
 
 MAX_DIGITS = 18
 _SHA256 = re.compile("[0-9a-f]{64}")

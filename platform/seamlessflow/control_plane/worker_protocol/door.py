@@ -20,13 +20,8 @@ from django.http import HttpResponse
 from django.utils.module_loading import import_string
 
 from seamlessflow.control_plane.common.database.lasting import connection_keep, connection_renew
-from seamlessflow.control_plane.common.http.body_gate import (
-    Application,
-    BodyRefused,
-    Receive,
-    Scope,
-    Send,
-)
+from seamlessflow.control_plane.common.http.body_gate import Application, Scope, Send
+from seamlessflow.runtime.http.bodies import BodyRefused, Receive, body_whole
 
 PREFIX = "/api/worker/v1/"
 NUM_THREADS = 8
@@ -76,15 +71,13 @@ class WorkerDoor:
         self._num_inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request. Raises BodyRefused, which the gate in front answers."""
+        """Answer the request. Raises BodyRefused and ClientGone, which the gate in front handles."""
         if not scope["path"].startswith(PREFIX):
             await self._application(scope, receive, send)
             return
-        body = await _body_read(receive)
-        if body is not None:
-            answer = await self._answered(scope, body)
-            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-            await send({"type": "http.response.body", "body": answer.content})
+        answer = await self._answered(scope, await body_whole(receive))
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.content})
 
     async def _answered(self, scope: Scope, body: bytes) -> _Answer:
         if self._num_inside >= MAX_INSIDE:
@@ -109,18 +102,6 @@ class WorkerDoor:
             return _Answer(response.status_code, _headers(response), response.content)
         finally:
             response.close()  # also tells Django that the request is over, which drops a connection that failed
-
-
-async def _body_read(receive: Receive) -> bytes | None:
-    """Return the whole body, which the gate in front bounds; None if the client left before its end."""
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _headers(response: HttpResponse) -> list[tuple[bytes, bytes]]:

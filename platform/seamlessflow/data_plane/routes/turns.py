@@ -61,7 +61,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.turn import (
     turn_grow,
     turn_grow_whole,
 )
-from seamlessflow.runtime.departure import departure_of
+from seamlessflow.runtime.http.departure import departure_of
 from seamlessflow.runtime.timed_steps import timed_too
 
 FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted

@@ -1,1 +1,1 @@
-"""HTTP between our own processes: connections, servers and their limits, bodies."""
+"""All HTTP of the house: the server's protocol and its limits, bodies, heads, and the client for many small calls."""

@@ -22,10 +22,10 @@ from django.test import Client
 from pytest_django import Settings
 
 from seamlessflow.control_plane.common.database.lasting import connection_keep, connection_renew
-from seamlessflow.control_plane.common.http.body_gate import BodyRefused
 from seamlessflow.control_plane.worker_protocol import apis, door
 from seamlessflow.control_plane.worker_protocol.door import MIDDLEWARE, WorkerDoor, WorkerHandler
 from seamlessflow.core.types.tags import Role
+from seamlessflow.runtime.http.bodies import BodyRefused
 from tests.fixtures.control_plane import Cast, worker_make
 from tests.fixtures.web_world import WebWorld
 

@@ -28,7 +28,7 @@ from seamlessflow.core.protocol.child import (
 from seamlessflow.core.protocol.worker import PhaseOrder, WeightsReference
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
-from seamlessflow.runtime import http_limits
+from seamlessflow.runtime.http import protocol
 from seamlessflow_workers.rollout.serving.supervised import Supervised
 from tests.fakes.fake_control_plane import until
 from tests.fakes.fake_engine import FakeEngine, start_fake_engine
@@ -253,8 +253,8 @@ async def test_an_engine_that_dies_breaks_its_answers_off(opened: Scene) -> None
 async def test_raw_abuse_has_an_answer_and_an_end_and_others_are_served(
     opened: Scene, monkeypatch: pytest.MonkeyPatch, data: bytes, status: bytes, code: bytes
 ) -> None:
-    monkeypatch.setattr(http_limits, "ROUND_S", 0.02)
-    monkeypatch.setattr(http_limits, "LINGER_S", 0.1)
+    monkeypatch.setattr(protocol, "ROUND_S", 0.02)
+    monkeypatch.setattr(protocol, "LINGER_S", 0.1)
     keeper = opened.supervised.http._config.http_protocol_class.keeper  # type: ignore[attr-defined]
     monkeypatch.setattr(keeper, "limits", dataclasses.replace(keeper.limits, head_s=0.1, body_s=0.1))
     bodies = opened.engine.server.app.bodies

@@ -1,4 +1,4 @@
-"""The body gate of the web process on its own: accounts, deadlines, and what it admits."""
+"""The body gate of the web process on its own: accounts, and the bodies that it admits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from seamlessflow.control_plane.common.http import body_gate
-from seamlessflow.control_plane.common.http.body_bounds import MAX_JSON_BYTES, body_bound
+from seamlessflow.control_plane.common.http.body_bounds import body_bound
 from seamlessflow.control_plane.common.http.body_gate import BodyGate
+from seamlessflow.runtime.http.limits import MAX_JSON_BYTES
 
 
-async def anybody(scope: Any) -> bool:
+async def is_known(scope: Any) -> bool:
     return True
 
 
@@ -26,19 +27,16 @@ async def reader(
 
 
 def gate(application: Any = reader) -> BodyGate:
-    return BodyGate(application, is_known=anybody)
+    return BodyGate(application, is_known=is_known)
 
 
-async def ask(gate: BodyGate, path: str, chunks: Iterable[bytes | None], *, method: str = "POST") -> int:
-    """Return the status with which the chunks are answered; None among them means that the client
-    sends nothing more."""
+async def ask(gate: BodyGate, path: str, chunks: Iterable[bytes], *, method: str = "POST") -> int:
+    """Return the status with which the chunks are answered."""
     sent: list[Any] = []
     pending = iter(chunks)
 
     async def receive() -> dict[str, Any]:
         chunk = next(pending, b"")
-        if chunk is None:
-            await asyncio.Event().wait()
         return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
 
     async def send(message: Any) -> None:
@@ -54,19 +52,8 @@ async def test_chunks_are_counted_as_they_arrive() -> None:
     assert await ask(gate(), "/api/v1/jobs", [half, half, b"x"]) == 413
 
 
-async def test_a_body_that_stops_arriving_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_gate, "SILENCE_S", 0.05)
-    monkeypatch.setattr(body_gate, "LINGER_S", 0.05)
-    assert await ask(gate(), "/api/v1/jobs", [b"x", None]) == 408
-
-
-async def test_a_body_that_trickles_in_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_gate, "PATIENCE_S", -10.0)
-    assert await ask(gate(), "/api/v1/jobs", [b"x"] * 3) == 408
-
-
 async def test_the_bodies_of_all_requests_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_gate, "MAX_SMALL_IN_FLIGHT_BYTES", 100)
+    monkeypatch.setattr(body_gate, "MAX_WEB_BODIES_BYTES", 100)
     may_end, inside = asyncio.Event(), asyncio.Event()
 
     async def holder(scope: Any, receive: Any, send: Any) -> None:

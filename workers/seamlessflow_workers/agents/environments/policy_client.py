@@ -18,11 +18,12 @@ import msgspec
 
 from seamlessflow.core.environment.episodes import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
 from seamlessflow.core.environment.failures import FailureKind
-from seamlessflow.runtime.http_connections import HttpConnections, address_of
+from seamlessflow.runtime.http.client import HttpConnections
+from seamlessflow.runtime.http.heads import address_of, request_head, request_whole
 
 MAX_RETRIES = 10  # with the pauses below about 50 s, enough for a restart of the gateway
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
-SILENCE_S = 3600.0  # the gateway may hold a request through updates and hand-overs
+SILENCE_S = 3600.0  # a request may wait at the gateway through updates and hand-overs
 IDLE_S = 15.0  # less than the gateway's own, and than those of usual proxies before it
 NUM_KNOWN_SESSIONS = 1024  # whose constant bytes are kept
 RETRY_HEADER = "x-stainless-retry-count"
@@ -118,9 +119,9 @@ class PolicyClient:
             num_retries += 1
 
     async def _post(self, policy: PolicyEndpoint, body: bytes, key: str, num_retries: int) -> Message:
-        tail = f"{num_retries}\r\n{KEY_HEADER}: {key}\r\nContent-Length: {len(body)}\r\n\r\n"
+        own = f"{RETRY_HEADER}: {num_retries}\r\n{KEY_HEADER}: {key}\r\n".encode()
         try:
-            message = b"".join((_head(policy), tail.encode(), body))
+            message = request_whole(_head(policy) + own, body)
             connection = await self._connections.take(address_of(policy.base_url))
             try:
                 connection.ask(message, silence_s=SILENCE_S)
@@ -139,19 +140,12 @@ class PolicyClient:
 
 @functools.lru_cache(maxsize=NUM_KNOWN_SESSIONS)
 def _head(policy: PolicyEndpoint) -> bytes:
-    """Return the head of a session's requests up to the number of retries. Raises BrokenEpisode, ConnectionError."""
-    address = address_of(policy.base_url)
-    lines = (
-        f"POST {address.path}/chat/completions HTTP/1.1",
-        f"Host: {address.authority}",
-        f"Authorization: Bearer {policy.api_key}",
-        "Content-Type: application/json",
-        f"{RETRY_HEADER}: ",
-    )
-    text = "".join(lines)
-    if not (text.isascii() and text.isprintable()):
-        raise BrokenEpisode("the address and the key of the policy must be printable ASCII")
-    return "\r\n".join(lines).encode()
+    """Return the head that a session's requests have in common. Raises BrokenEpisode, ConnectionError."""
+    headers = {"Authorization": f"Bearer {policy.api_key}", "Content-Type": "application/json"}
+    try:
+        return request_head("POST", address_of(policy.base_url), "/chat/completions", headers)
+    except ValueError as error:
+        raise BrokenEpisode("the address and the key of the policy must be printable ASCII") from error
 
 
 def _pause_s(num_retries: int) -> float:

@@ -20,7 +20,7 @@ import msgspec
 
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.http.bodies import BodyRefused, ClientGone
-from seamlessflow.runtime.http_limits import HttpLimits
+from seamlessflow.runtime.http.limits import HttpLimits
 from seamlessflow_workers.rollout.serving import exchange
 from seamlessflow_workers.rollout.serving.exchange import Answer, Receive, Reply, Scope, Send
 from seamlessflow_workers.rollout.serving.served_engine import ServedEngine

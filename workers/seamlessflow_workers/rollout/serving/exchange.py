@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from seamlessflow.runtime.departure import departure_of
+from seamlessflow.runtime.http.departure import departure_of
 
 JSON = "application/json"
 Scope = MutableMapping[str, Any]

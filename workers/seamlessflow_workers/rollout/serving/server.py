@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from seamlessflow.runtime.http.bodies import BodyAccount, BodyRefused, ClientGone
-from seamlessflow.runtime.http_limits import HttpLimits, HttpServer
+from seamlessflow.runtime.http.limits import MAX_ENGINE_BODIES_BYTES, MAX_ENGINE_BODY_BYTES, HttpLimits
+from seamlessflow.runtime.http.server import HttpServer
 from seamlessflow_workers.rollout.serving.control_routes import ControlRoutes, ProtocolOrderError
 from seamlessflow_workers.rollout.serving.exchange import (
     JSON,
@@ -36,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 ENGINE_VERSION = "0.1.0"
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4"
-MAX_BODY_BYTES = 64 << 20
-MAX_BODIES_BYTES = 512 << 20  # of requests that are not parsed yet, all together
 DRAIN_S = 120.0  # for a client to read a chunk of its answer
 
 
@@ -56,7 +55,9 @@ class EngineApp:
             return description
 
         self._routes["GET", "/openapi.json"] = openapi
-        self.bodies = BodyAccount(max_body_bytes=MAX_BODY_BYTES, max_total_bytes=MAX_BODIES_BYTES)
+        self.bodies = BodyAccount(
+            max_body_bytes=MAX_ENGINE_BODY_BYTES, max_total_bytes=MAX_ENGINE_BODIES_BYTES
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await while_connected(scope, self._read_and_answer(scope, receive, send))

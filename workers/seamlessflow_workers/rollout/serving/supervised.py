@@ -22,7 +22,7 @@ from seamlessflow.core.protocol.child import (
     decode_to_child,
     encode_line,
 )
-from seamlessflow.runtime.http_limits import HttpServer
+from seamlessflow.runtime.http.server import HttpServer
 from seamlessflow_workers.rollout.serving.door import Door, door_limits
 from seamlessflow_workers.rollout.serving.served_engine import ServedEngine
 from seamlessflow_workers.rollout.serving.server import EngineApp

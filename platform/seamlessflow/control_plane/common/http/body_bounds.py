@@ -1,19 +1,20 @@
 """How large a request's body may be, by method and path. A path that is not named here takes no body at all.
 
-`docs/operations.md` shows this table to operators.
+`docs/operations.md` shows this table to operators; `runtime/http/limits` has the values.
 """
 
 from dataclasses import dataclass
 
-MEBIBYTE = 1024**2
+from seamlessflow.runtime.http.limits import (
+    MAX_FORM_BYTES,
+    MAX_JSON_BYTES,
+    MAX_WORKER_BYTES,
+    MULTIPART_OVERHEAD_BYTES,
+)
+
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 POSTS = frozenset({"POST"})
 UPLOAD_PATH = "/api/v1/uploads"
-# For the boundaries and part headers around the file.
-MULTIPART_OVERHEAD_BYTES = 64 * 1024
-MAX_FORM_BYTES = MEBIBYTE
-MAX_JSON_BYTES = 2 * MEBIBYTE
-MAX_WORKER_BYTES = 4 * MEBIBYTE  # a heartbeat that catches up after an outage
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler
 
-from seamlessflow.control_plane.common.http.body_gate import BodyRefused
+from seamlessflow.runtime.http.bodies import BodyRefused
 
 WRITE_BYTES = 1024**2
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
-import httptools
 import msgspec
 import numpy as np
 
@@ -251,7 +250,7 @@ class _Exchange:
             self.is_complete = True
             self._abort_later(self._engine, self._request_id)
             raise EngineUnavailable(str(error)) from error
-        if not isinstance(error, OSError | httptools.HttpParserError | msgspec.DecodeError):
+        if not isinstance(error, OSError | msgspec.DecodeError):
             return False
         if self.is_complete:
             return True

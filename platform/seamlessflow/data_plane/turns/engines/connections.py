@@ -1,20 +1,14 @@
-"""Connections to engines, tied to lifelines: whoever watches an engine can end the wait for one and for its answer.
+"""Connections to engines, tied to lifelines, which can end the wait for a connection and for an answer.
 
-`EngineConnections.take` returns an idle connection, or a new one; the caller asks, reads and gives it back. How they
-work is told in `runtime/http_connections`.
+`EngineConnections.take` returns an idle connection, or a new one; the caller asks, reads and gives it back. The client
+in `runtime/http` describes how they work.
 """
 
 import asyncio
 
 from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
-from seamlessflow.runtime.http_connections import (
-    Address,
-    Disconnected,
-    HttpConnection,
-    HttpConnections,
-    Silent,
-    address_of,
-)
+from seamlessflow.runtime.http.client import Disconnected, HttpConnection, HttpConnections, Silent
+from seamlessflow.runtime.http.heads import Address, address_of
 
 __all__ = [
     "IDLE_S",

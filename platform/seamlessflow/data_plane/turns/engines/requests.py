@@ -13,8 +13,9 @@ import numpy as np
 
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.data_plane.store.jobs import Engine
-from seamlessflow.runtime.http_connections import address_of
+from seamlessflow.runtime.http.heads import address_of, request_head, request_whole
 
+GENERATE_PATH = "/inference/v1/generate"
 _NUM_HEADS = 256  # one per engine and version that it serves
 
 
@@ -45,20 +46,14 @@ def request_message(engine: Engine, request: GenerateRequest, request_id: str, *
     """Return a whole HTTP request for an answer."""
     head, salt = _constants(engine.endpoint, engine.token, engine.job_id, engine.version)
     body = _body(request, request_id, salt, is_streamed=is_streamed)
-    return b"%b%d\r\n\r\n%b" % (head, len(body), body)
+    return request_whole(head, body)
 
 
 @functools.lru_cache(maxsize=_NUM_HEADS)
 def _constants(endpoint: str, token: str, job_id: UUID, version: int) -> tuple[bytes, str]:
-    """Return the head of a request up to its length, and the salt of the engine's cache."""
-    address = address_of(endpoint)
-    lines = [
-        f"POST {address.path}/inference/v1/generate HTTP/1.1",
-        f"Host: {address.authority}",
-        *(f"{name}: {value}" for name, value in _headers(token, job_id, version).items()),
-        "Content-Length: ",
-    ]
-    return "\r\n".join(lines).encode(), f"{job_id}:{version}"
+    """Return the head of a request, and the salt of the engine's cache."""
+    headers = _headers(token, job_id, version)
+    return request_head("POST", address_of(endpoint), GENERATE_PATH, headers), f"{job_id}:{version}"
 
 
 def _body(request: GenerateRequest, request_id: str, salt: str, *, is_streamed: bool) -> bytes:

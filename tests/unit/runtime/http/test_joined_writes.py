@@ -2,7 +2,7 @@
 
 import asyncio
 
-from seamlessflow.runtime.joined_writes import JoinedWrites
+from seamlessflow.runtime.http.protocol import JoinedWrites
 
 
 class Transport(asyncio.Transport):

@@ -1,6 +1,6 @@
 """Whoever waits for a client to leave is called once, and not after its wait."""
 
-from seamlessflow.runtime.departure import Departure
+from seamlessflow.runtime.http.departure import Departure
 
 
 def test_whoever_waits_is_called_when_the_client_leaves() -> None:

@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.runtime import http_connections
-from seamlessflow.runtime.http_connections import (
-    Disconnected,
-    HttpConnection,
-    HttpConnections,
-    Silent,
-    address_of,
-    address_of_socket,
-)
+from seamlessflow.runtime.http import client
+from seamlessflow.runtime.http.client import Disconnected, HttpConnection, HttpConnections, Silent
+from seamlessflow.runtime.http.heads import address_of, address_of_socket
 from tests.fixtures.http_answers import CHUNKED_HEAD, LONG_S, REQUEST, WHOLE, Answer, answers_served, says
 
 
@@ -129,7 +123,7 @@ async def test_silence_ends_an_answer() -> None:
 async def test_a_reader_that_is_slow_stops_the_server_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_connections, "MAX_UNREAD_BYTES", 1000)
+    monkeypatch.setattr(client, "MAX_UNREAD_BYTES", 1000)
     body = b"x" * (8 << 20)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with server(says(head, body)) as (taken, url, _):
@@ -184,7 +178,7 @@ async def _until_unusable(connection: HttpConnection) -> None:
 
 
 async def test_only_so_many_idle_connections_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "MAX_IDLE", 1)
+    monkeypatch.setattr(client, "MAX_IDLE", 1)
     async with server(says(WHOLE), says(WHOLE)) as (taken, url, _):
         both = [await _asked(taken, url) for _ in range(2)]
         for connection in both:
@@ -208,7 +202,7 @@ async def test_headers_belong_to_the_answer_that_has_them() -> None:
 
 @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
 async def test_a_head_without_an_end_is_no_answer(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(http_connections, "MAX_HEAD_BYTES", 1000)
+    monkeypatch.setattr(client, "MAX_HEAD_BYTES", 1000)
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"a" * 2000 + end
     async with server(says(hints)) as (taken, url, _):
         with pytest.raises(Disconnected, match="head of more than 1000 bytes"):
@@ -262,7 +256,7 @@ async def test_a_closed_pool_gives_no_open_connection() -> None:
 
 
 async def test_a_server_that_accepts_nothing_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "CONNECT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.0)
     async with server() as (taken, url, _):
         with pytest.raises(TimeoutError, match="the server accepted no connection within 0 s"):
             await taken.connect(address_of(url))

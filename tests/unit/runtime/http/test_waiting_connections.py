@@ -7,7 +7,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from seamlessflow.runtime.listening import ACCEPTS_PER_ROUND, listeners
+from seamlessflow.runtime.http.server import ACCEPTS_PER_ROUND, listeners
 
 NUM_CLIENTS = 4 * ACCEPTS_PER_ROUND
 

@@ -1,64 +1,39 @@
-"""Deadlines and limits for the connections of an HTTP server, which uvicorn leaves unlimited.
+"""The protocol of one connection to an HTTP server: uvicorn's, with the deadlines and limits that uvicorn lacks.
 
-`limited_protocol` returns uvicorn's protocol of one connection with limits, and `HttpServer` serves an application with
-it inside a process that has other work. A connection whose head or body does not
-arrive in time gets 408, one with too large a head 431, one too many 503; a client that reads nothing of its answer is
-cut off, which the application sees as a client that left. Once half of the connections are taken, a client with more
-than an equal part of that half gets 429 for a further one; clients are told apart by the credential of a connection's
-first request. Invariant: whatever a client does, its connection ends, and until then it holds at most one receive
-buffer and one write buffer; no client's connections keep those of others out.
+A connection whose head or body does not arrive in time gets 408, one with too large a head 431, one too many 503; a
+client that reads nothing of its answer is cut off, which the application sees as a client that left. Once half of the
+connections are taken, a client with more than an equal fraction of that half gets 429 for a further one; the credential
+of a connection's first request identifies its client. Invariant: whatever a client does, its connection ends, and until
+then it takes at most one receive buffer and one write buffer; no client's connections keep those of others out.
 
 Time is counted in rounds of this process, so neither a stopped process nor a suspended machine uses up a deadline.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
 from seamlessflow.core.admission.fair_room import is_full_for
-from seamlessflow.runtime.departure import Departure, departure_add
-from seamlessflow.runtime.joined_writes import JoinedWrites
+from seamlessflow.runtime.http.departure import Departure, departure_add
+from seamlessflow.runtime.http.limits import MAX_HEAD_BYTES, MIN_BODY_RATE, HttpLimits
 
 ROUND_S = 1.0
-MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
-KEEPALIVE_S = 75
-BACKLOG = 512
 LINGER_S = 5.0  # for a client that gets its answer before it has sent its whole body
 CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"cookie")
 RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
 MIN_READ_BYTES = 64 << 10  # how much of an answer the client must read within `drain_s`
 
-Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and body of an error answer
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Limits of a server's connections. `refusal` writes errors in the form of the server's API."""
-
-    refusal: Refusal
-    max_connections: int = 4096
-    head_s: float = 10.0
-    body_s: float = 30.0  # after that, the rate must be at least `min_body_rate`
-    min_body_rate: int = 16 << 10  # bytes/s
-    drain_s: float = 30.0
-
 
 class _Waits(Enum):
     """What a connection waits for."""
 
-    NOTHING = (
-        auto()
-    )  # not for the client: the application works, or the connection is idle and has its own time-out
+    # Not for the client: the application works, or the connection is idle and has its own time-out.
+    NOTHING = auto()
     HEAD = auto()
     BODY = auto()
     LINGER = auto()  # the rest of a body that nobody needs
@@ -108,6 +83,40 @@ class _Doorkeeper:
         self._timer = loop.call_later(ROUND_S, self._round, loop) if self.connections else None
 
 
+class JoinedWrites:
+    """The transport of one answer, as far as uvicorn uses it. It sends the head with the bytes that follow.
+
+    The server writes an answer's head and body apart; together they are one segment and one system call. A head that
+    nothing follows in the same round of the event loop is sent alone.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._has_begun = False
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._has_begun:
+            head, self._head = self._head, b""
+            self._transport.write(head + data if head else data)
+        else:
+            self._has_begun, self._head = True, data
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+
 class _LimitedProtocol(HttpToolsProtocol):
     """One connection. `limited_protocol` gives the class its doorkeeper."""
 
@@ -154,7 +163,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
         if is_body or num_requests != self._num_requests:
             self._num_head_bytes = (
-                0  # if the next head began in this piece, counting begins with the next piece
+                0  # if the next head began in this chunk, counting begins with the next chunk
             )
             return
         self._num_head_bytes += len(data)
@@ -235,15 +244,14 @@ class _LimitedProtocol(HttpToolsProtocol):
         return request is None or (request.response_complete and not request.more_body)
 
     def _has_read(self) -> bool:
-        """Whether a client that we wait for has read a part of its answer in the meantime."""
+        """Whether a client that we wait for has read some of its answer in the meantime."""
         return (
             self._seen[0] is _Waits.DRAIN
             and self.transport.get_write_buffer_size() <= self._num_unread_bytes - MIN_READ_BYTES
         )
 
     def _body_allowance_s(self) -> float:
-        limits = self.keeper.limits
-        return limits.body_s + self._num_body_bytes / limits.min_body_rate
+        return self.keeper.limits.body_s + self._num_body_bytes / MIN_BODY_RATE
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         """Answer if an answer is still possible, and close."""
@@ -262,52 +270,3 @@ class _LimitedProtocol(HttpToolsProtocol):
 def limited_protocol(limits: HttpLimits) -> type[asyncio.Protocol]:
     """Return the `http` of a uvicorn configuration, whose connections share these limits."""
     return type("LimitedProtocol", (_LimitedProtocol,), {"keeper": _Doorkeeper(limits)})
-
-
-class HttpServer:
-    """Serves one ASGI application on ports and unix sockets, until it is stopped."""
-
-    def __init__(self, application: Any, limits: HttpLimits) -> None:
-        self._config = uvicorn.Config(
-            application,
-            http=limited_protocol(limits),
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,
-            log_config=None,
-            proxy_headers=False,
-            timeout_keep_alive=KEEPALIVE_S,
-        )
-        self._config.load()
-        self._state = ServerState()
-        self._servers: list[asyncio.Server] = []
-
-    async def listen(self, host: str, port: int = 0) -> int:
-        """Listen on this port, or on a free one; return which. Raises OSError."""
-        server = await asyncio.get_running_loop().create_server(self._protocol, host, port, backlog=BACKLOG)
-        self._servers.append(server)
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
-
-    async def listen_at(self, path: Path) -> None:
-        """Listen on a unix socket, whose file a killed predecessor may have left. Raises OSError."""
-        path.unlink(missing_ok=True)
-        server = await asyncio.get_running_loop().create_unix_server(
-            self._protocol, str(path), backlog=BACKLOG
-        )
-        self._servers.append(server)
-
-    async def stop(self) -> None:
-        """Stop listening, break all connections off, and wait until the application noticed."""
-        for server in self._servers:
-            server.close()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
-        while self._state.tasks:
-            await asyncio.wait(set(self._state.tasks))
-
-    def _protocol(self) -> asyncio.Protocol:
-        return self._config.http_protocol_class(  # type: ignore[call-arg]
-            config=self._config, server_state=self._state, app_state={}
-        )

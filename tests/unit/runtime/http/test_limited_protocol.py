@@ -10,8 +10,9 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from seamlessflow.runtime.departure import departure_of
-from seamlessflow.runtime.http_limits import MAX_HEAD_BYTES, HttpLimits, limited_protocol
+from seamlessflow.runtime.http.departure import departure_of
+from seamlessflow.runtime.http.limits import MAX_HEAD_BYTES, HttpLimits
+from seamlessflow.runtime.http.protocol import limited_protocol
 
 PIECE = b"x" * (MAX_HEAD_BYTES + 1)
 

@@ -3,23 +3,21 @@
 `HttpConnections.take` returns an idle connection, or a new one; the caller asks, reads and gives it back. Nothing here
 needs a task: a request is one write, and its reader waits for the bytes themselves or is called when they come. An
 answer has a length or comes in chunks, and redirects are answers like any other. Invariants: a connection whose answer
-was not read to its end is closed when it is given back; one that nobody took for `idle_s`, or that its server closed or
+was not read to its end is closed when it is given back; one that was idle for `idle_s`, or that its server closed or
 wrote to meanwhile, is not used again; at most MAX_UNREAD_BYTES and one receive buffer of an answer wait to be read.
 """
 
 import asyncio
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import httptools
 
+from seamlessflow.runtime.http.heads import Address
+from seamlessflow.runtime.http.limits import MAX_HEAD_BYTES
+
 CONNECT_TIMEOUT_S = 5.0
 MAX_UNREAD_BYTES = 2 << 20
-MAX_HEAD_BYTES = 64 << 10
 MAX_IDLE = 1024  # of one pool and address
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Disconnected(ConnectionError):
@@ -30,43 +28,11 @@ class Silent(TimeoutError):
     """The server sent nothing for too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is; `authority` is what the `Host` header says, `path` precedes every path.
-
-    A server on a unix socket has its path in `socket_path`, and no port.
-    """
-
-    host: str
-    port: int
-    is_encrypted: bool
-    authority: str
-    path: str
-    socket_path: str = ""
-
-
-@functools.lru_cache(maxsize=1024)
-def address_of(endpoint: str) -> Address:
-    """Return the address in a URL. Raises ConnectionError."""
-    try:
-        parts = urlsplit(endpoint)
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
-    except (ValueError, KeyError) as error:
-        raise ConnectionError(f"the endpoint must be an http or https URL, got {endpoint!r}") from error
-    if not parts.hostname:
-        raise ConnectionError(f"the endpoint must name a host, got {endpoint!r}")
-    return Address(parts.hostname, port, parts.scheme == "https", parts.netloc, parts.path.rstrip("/"))
-
-
-def address_of_socket(socket_path: str) -> Address:
-    return Address("", 0, False, "localhost", "", socket_path)
-
-
 class HttpConnection(asyncio.Protocol):
     """Idle ⇄ asked → closed. `status` is 0 until the head of the answer has arrived.
 
     Names of `headers` are in lower case. `listener` is called after each arrival, and after the end of the connection;
-    with one, nobody may wait in `head`, `read_some` or `read_all`.
+    with one, no task may wait in `head`, `read_some` or `read_all`.
     """
 
     def __init__(self, address: Address, peer: str) -> None:
@@ -86,7 +52,7 @@ class HttpConnection(asyncio.Protocol):
         self._num_unread = self._num_head_bytes = 0
         self._is_asked = self._may_stay = self._is_paused = self._is_closed = False
         self._silence: asyncio.TimerHandle | None = None
-        self._silence_s = self._heard_s = 0.0
+        self._silence_s = self._arrived_s = 0.0
 
     @property
     def is_usable(self) -> bool:
@@ -98,12 +64,12 @@ class HttpConnection(asyncio.Protocol):
         self.status, self._num_head_bytes = 0, 0
         self._is_asked, self.is_complete = True, False
         if silence_s is not None:
-            self._silence_s, self._heard_s = silence_s, self._loop.time()
+            self._silence_s, self._arrived_s = silence_s, self._loop.time()
             self._silence = self._loop.call_later(silence_s, self._look)
         self._transport.write(request)
 
     async def head(self) -> int:
-        """Return the status once it has arrived. Raises OSError and what `fail` was told."""
+        """Return the status once it has arrived. Raises OSError and the error that `fail` was given."""
         while not self.status:
             await self._wait()
         return self.status
@@ -158,9 +124,9 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_asked or self.is_complete:
-            self._transport.abort()  # nobody asked for this
+            self._transport.abort()  # bytes without a request
             return
-        self._heard_s = self._loop.time()
+        self._arrived_s = self._loop.time()
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -223,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
     def _forget_unread(self) -> None:
         self._unread, self._num_unread = [], 0
         if self._is_paused and not self._transport.is_closing():
-            self._is_paused, self._heard_s = False, self._loop.time()
+            self._is_paused, self._arrived_s = False, self._loop.time()
             self._transport.resume_reading()
 
     def _answered(self) -> None:
@@ -233,7 +199,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _look(self) -> None:
         """Fail after too long a silence; the time in which the reader was too slow does not count."""
-        left_s = self._silence_s if self._is_paused else self._heard_s + self._silence_s - self._loop.time()
+        left_s = self._silence_s if self._is_paused else self._arrived_s + self._silence_s - self._loop.time()
         if left_s > 0:
             self._silence = self._loop.call_later(left_s, self._look)
         else:
@@ -269,7 +235,7 @@ class HttpConnections:
         self._idle.clear()
 
     async def take(self, address: Address) -> HttpConnection:
-        """Return a connection that nobody else uses. Raises OSError."""
+        """Return a connection that has no other user. Raises OSError."""
         return self.take_idle(address) or await self.connect(address)
 
     def take_idle(self, address: Address) -> HttpConnection | None:
