@@ -13,7 +13,7 @@ export interface Asked {
   generation: string | null;
 }
 
-/** By method and path without its query: the body, or a refusal. */
+/** By method and path without its query: the body, a refusal, or a function of the query that returns one of them. */
 export type Answers = Readonly<Record<string, unknown>>;
 
 export class Refusal {
@@ -37,7 +37,8 @@ globalThis.fetch = async (input: RequestInfo | URL): Promise<Response> => {
   const text = await request.text();
   const body = text === "" ? null : JSON.parse(text);
   asked.push({ method: request.method, path: path + search, body, generation: request.headers.get("If-Match") });
-  const answer = answers[`${request.method} ${path}`];
+  const known = answers[`${request.method} ${path}`];
+  const answer = typeof known === "function" ? known(search) : known;
   const json = { headers: { "Content-Type": "application/json" } };
   if (answer instanceof Refusal) return new Response(JSON.stringify(answer.body), { status: answer.status, ...json });
   if (answer === undefined) return new Response(JSON.stringify({ detail: `${path} does not exist.` }), { status: 404 });

@@ -1,6 +1,10 @@
 // Follows the logs of phases one after another by byte offset while the component is mounted, in bounded memory.
-import { useEffect, useRef, useState } from "react";
-import { ApiProblem, api, bodyOf } from "../../../api/client";
+//
+// One query whose data grows: each run reads on from where the last one ended. An infinite query would keep every part
+// as a page, and its refetch would read all of them again each second.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useRef } from "react";
+import { api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
 import type { PhaseRow } from "../../../live/rows";
 import { utcClock } from "../../../ui/words/format";
@@ -19,69 +23,71 @@ export interface LogState {
   problem: string;
 }
 
-const NOTHING: LogState = { text: "", streams: [], stream: "", numBytes: 0, problem: "" };
+interface Reading extends Omit<LogState, "problem"> {
+  /** The phase that is read, and the next byte of its log. */
+  phase: PhaseRow | undefined;
+  offset: number;
+  mayHaveMore: boolean;
+}
 
-/** `key` names what is shown: a new key starts over, while new phases under the same key are appended.
+const NOTHING: Reading = {
+  text: "",
+  streams: [],
+  stream: "",
+  numBytes: 0,
+  phase: undefined,
+  offset: 0,
+  mayHaveMore: true,
+};
+
+/** `key` names the log: a new key starts over, while new phases under the same key are appended.
  * An empty `stream` means the first by name. */
 export function useLog(key: string, phases: readonly PhaseRow[], stream: string): LogState {
-  const [log, setLog] = useState<LogState>(NOTHING);
+  const client = useQueryClient();
   const latest = useRef(phases);
   latest.current = phases;
   const now = useServerClock();
-  const isReady = phases.length > 0;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the key decides when to start over; phases are read from the ref.
-  useEffect(() => {
-    setLog(NOTHING);
-    const [first] = latest.current;
-    if (!isReady || !first) return;
-    let isLooked = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let current = first;
-    let offset = 0;
-    const read = async () => {
-      const part = await readPart(current.id, stream, offset);
-      if (!isLooked) return;
-      if (part instanceof ApiProblem) {
-        setLog((log) => ({ ...log, problem: part.message }));
-        timer = setTimeout(read, POLL_MS);
-        return;
-      }
-      const heading = offset === 0 && part.text !== "" && latest.current.length > 1 ? headingOf(current) : "";
-      const numNew = part.next_offset - offset;
-      offset = part.next_offset;
-      setLog((log) => ({
-        text: (log.text + heading + gapSaid(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
-        streams: part.streams.length > 0 ? part.streams : log.streams,
-        stream: part.stream || log.stream,
-        numBytes: log.numBytes + numNew,
-        problem: "",
-      }));
-      const next = part.text === "" ? following(latest.current, current, now()) : undefined;
-      if (next) {
-        current = next;
-        offset = 0;
-      }
-      timer = setTimeout(read, next || part.text !== "" ? AGAIN_MS : POLL_MS);
-    };
-    void read();
-    return () => {
-      isLooked = false;
-      clearTimeout(timer);
-    };
-  }, [key, stream, isReady]);
-  return log;
+  const queryKey = ["log", key, stream];
+  const { data = NOTHING, error } = useQuery({
+    queryKey,
+    queryFn: () => readOn(client.getQueryData<Reading>(queryKey) ?? NOTHING, latest.current, stream, now()),
+    enabled: phases.length > 0,
+    refetchInterval: ({ state }) => (state.data?.mayHaveMore && !state.error ? AGAIN_MS : POLL_MS),
+    staleTime: 0,
+    retry: false, // the next poll tries again
+    structuralSharing: false,
+  });
+  const { text, streams, numBytes } = data;
+  return { text, streams, stream: data.stream, numBytes, problem: error?.message ?? "" };
+}
+
+async function readOn(
+  { text, streams, stream: known, numBytes, phase, offset }: Reading,
+  phases: readonly PhaseRow[],
+  stream: string,
+  now: number,
+): Promise<Reading> {
+  const current = phase ?? phases[0];
+  if (!current) return NOTHING;
+  const part = await readPart(current.id, stream, offset);
+  const heading = offset === 0 && part.text !== "" && phases.length > 1 ? headingOf(current) : "";
+  const next = part.text === "" ? following(phases, current, now) : undefined;
+  return {
+    text: (text + heading + gapSaid(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
+    streams: part.streams.length > 0 ? part.streams : streams,
+    stream: part.stream || known,
+    numBytes: numBytes + part.next_offset - offset,
+    phase: next ?? current,
+    offset: next ? 0 : part.next_offset,
+    mayHaveMore: next !== undefined || part.text !== "",
+  };
 }
 
 function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${utcClock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 
-async function readPart(phaseId: string, stream: string, offset: number) {
+function readPart(phaseId: string, stream: string, offset: number) {
   const query = stream ? { offset, stream } : { offset };
-  try {
-    return await bodyOf(api.GET("/api/v1/phases/{phase_id}/logs", { params: { path: { phase_id: phaseId }, query } }));
-  } catch (error) {
-    if (error instanceof ApiProblem) return error;
-    throw error;
-  }
+  return bodyOf(api.GET("/api/v1/phases/{phase_id}/logs", { params: { path: { phase_id: phaseId }, query } }));
 }
