@@ -45,6 +45,7 @@ urlpatterns = [
     path("extensions", extensions.ExtensionListApi.as_view()),
     path("machines", cluster.MachineListRegisterApi.as_view()),
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
+    path("machines/ledger", cluster.MachineLedgerListApi.as_view()),
     path("machines/preview", scheduling.MachinesPreviewApi.as_view()),
     path("machines/<machine:machine_id>/preview", scheduling.MachinePreviewApi.as_view()),
     path("machines/<machine:machine_id>/release", scheduling.MachineReleaseApi.as_view()),

@@ -85,8 +85,8 @@ def doors(cast: Cast, job: Job, machine_id: UUID) -> dict[str, Callable[[], obje
         return get
 
     paths = [
-        "jobs", f"jobs/{shown}", "machines", f"machines/{machine}/ledger", f"machines/{machine}/events", "uploads",
-        "tokens",
+        "jobs", f"jobs/{shown}", "machines", "machines/ledger", f"machines/{machine}/ledger",
+        f"machines/{machine}/events", "uploads", "tokens",
         *(f"jobs/{shown}/{part}" for part in ("versions", "events", "phases", "groups", "evaluations", "ledger",
                                               "summary", "metrics")),
     ]  # fmt: skip

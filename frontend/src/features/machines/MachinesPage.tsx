@@ -84,7 +84,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   const windowMs = WINDOWS_MS[window];
   const clock = useServerClock();
   const now = useServerNow(1000);
-  const older = useOlderIntervals(machines, windowMs);
+  const older = useOlderIntervals(state.machines.size, windowMs);
   const intervals = useMemo(() => merged(older.intervals, state), [older.intervals, state]);
   const lanes = lanesOf(machines, intervals, now - windowMs, now);
   const marks: Mark[] = [...state.edits.values()].map((edit) => ({
@@ -131,31 +131,36 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
 
 interface Older {
   intervals: LaneInterval[];
-  /** Machines with more intervals than one response holds. Their oldest intervals are missing. */
+  /** Machines with more intervals than one response has space for. Their oldest intervals are missing. */
   cut: string[];
 }
 
-/** Ledger intervals from before the page was opened, read once per window and machine. */
-function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): Older {
+// The most rows that a page of REST has.
+const PER_REQUEST = 500;
+
+/** Ledger intervals from before the page was opened, read once per window: one request for hundreds of machines. */
+function useOlderIntervals(numMachines: number, windowMs: number): Older {
   const [openedAt] = useState(() => Date.now());
-  const isNeeded = windowMs > WINDOWS_MS["2 min"];
   const since = new Date(openedAt - windowMs).toISOString();
+  const numRequests = windowMs > WINDOWS_MS["2 min"] ? Math.ceil(numMachines / PER_REQUEST) : 0;
   return useQueries({
-    queries: machines.map((machine) => ({
-      queryKey: ["machine-ledger", machine.id, since],
+    queries: Array.from({ length: numRequests }, (_, index) => ({
+      queryKey: ["machine-ledgers", since, index],
       queryFn: () =>
         bodyOf(
-          api.GET("/api/v1/machines/{machine_id}/ledger", {
-            params: { path: { machine_id: machine.id }, query: { since } },
+          api.GET("/api/v1/machines/ledger", {
+            params: { query: { since, limit: PER_REQUEST, offset: index * PER_REQUEST } },
           }),
         ),
-      enabled: isNeeded,
       staleTime: Number.POSITIVE_INFINITY,
     })),
-    combine: (results) => ({
-      intervals: results.flatMap(({ data }) => (data ? spansOfLedger(data.name, data.intervals) : [])),
-      cut: results.flatMap(({ data }) => (data?.truncated ? [data.name] : [])),
-    }),
+    combine: (results) => {
+      const ledgers = results.flatMap(({ data }) => data?.results ?? []);
+      return {
+        intervals: ledgers.flatMap(({ name, intervals }) => spansOfLedger(name, intervals)),
+        cut: ledgers.filter(({ truncated }) => truncated).map(({ name }) => name),
+      };
+    },
   });
 }
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from typing import Any
 from uuid import UUID
 
 from django.utils.dateparse import parse_datetime
@@ -38,7 +39,13 @@ from seamlessflow.control_plane.common.http.pages import (
 )
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.jobs.serializers import EventOutput
-from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, job_ledger, machine_ledger
+from seamlessflow.control_plane.telemetry.ledger_selectors import (
+    MAX_PAGE_WINDOW,
+    MAX_WINDOW,
+    job_ledger,
+    machine_ledger,
+    machine_ledgers,
+)
 from seamlessflow.control_plane.telemetry.log_selectors import phase_log_read
 from seamlessflow.control_plane.telemetry.serializers import JobLedgerOutput, MachineLedgerOutput
 from seamlessflow.core.access.operations import Operation
@@ -129,19 +136,38 @@ class MachineEventListApi(ProjectApi):
         return page_response(request, machine_event_list(machine=machine), EventOutput)
 
 
-class MachineLedgerApi(ProjectApi):
+LEDGER_SPAN = [
+    OpenApiParameter(
+        "since", OpenApiTypes.DATETIME, description="Beginning of the span. Default: an hour before `until`."
+    ),
+    OpenApiParameter("until", OpenApiTypes.DATETIME, description="End of the span. Default: now."),
+]
+
+
+class MachineLedgerListApi(ProjectApi):
     @extend_schema(
-        operation_id="machine_ledger",
-        parameters=[
-            OpenApiParameter(
-                "since",
-                OpenApiTypes.DATETIME,
-                description="Beginning of the span. Default: an hour ago. At most 7 days before `until`.",
-            ),
-            OpenApiParameter("until", OpenApiTypes.DATETIME, description="End of the span. Default: now."),
-        ],
-        responses=MachineLedgerOutput,
+        operation_id="machine_ledger_list",
+        parameters=[*LEDGER_SPAN, *PAGE_PARAMETERS],
+        responses=page_serializer(MachineLedgerOutput),
     )
+    def get(self, request: Request) -> Response:
+        """Show what the machines that you can see did in a span of time, by name.
+
+        A span of more than an hour is shortened to its last hour. A page has at most 50,000
+        intervals, divided equally among its machines.
+        """
+        since, until = _ledger_span(request, MAX_PAGE_WINDOW)
+
+        def read(page: list[Any]) -> None:
+            page[:] = machine_ledgers(machines=page, since=since, until=until, readable=self.access.readable)
+
+        return page_response(
+            request, machine_list_visible(access=self.access), MachineLedgerOutput, prepare=read
+        )
+
+
+class MachineLedgerApi(ProjectApi):
+    @extend_schema(operation_id="machine_ledger", parameters=LEDGER_SPAN, responses=MachineLedgerOutput)
     def get(self, request: Request, machine_id: UUID) -> Response:
         """Show what a machine did in a span of time, as intervals without a gap.
 
@@ -149,12 +175,7 @@ class MachineLedgerApi(ProjectApi):
         shortened to its last 7 days.
         """
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
-        now = database_now()
-        until = min(_query_moment(request, "until", default=now), now)
-        since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
-        if since >= until:
-            raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
-        since = max(since, until - MAX_WINDOW)
+        since, until = _ledger_span(request, MAX_WINDOW)
         ledger = machine_ledger(machine=machine, since=since, until=until, readable=self.access.readable)
         return Response(MachineLedgerOutput(ledger).data)
 
@@ -201,6 +222,15 @@ class PhaseLogsApi(ProjectApi):
 
 def _machine_response(machine: Machine) -> Response:
     return Response(MachineOutput(machine).data, headers=etag(machine.generation))
+
+
+def _ledger_span(request: Request, longest: timedelta) -> tuple[datetime, datetime]:
+    now = database_now()
+    until = min(_query_moment(request, "until", default=now), now)
+    since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
+    if since >= until:
+        raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
+    return max(since, until - longest), until
 
 
 def _query_moment(request: Request, name: str, *, default: datetime) -> datetime:

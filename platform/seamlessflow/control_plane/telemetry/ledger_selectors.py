@@ -1,4 +1,6 @@
-"""Reads the ledger: a machine's time between two moments, by state and cause, and that of a job's machines together.
+"""Reads the ledger: the time of machines between two moments by state and cause, and that of a job's machines together.
+
+Several machines are read by two statements, however many there are.
 
 Invariant: the totals sum to the window, which begins where the ledger does if that is later. The time after the last
 stored interval is the open interval up to the last heartbeat, then, if the machine went silent, down.
@@ -7,6 +9,7 @@ stored interval is the open interval up to the last heartbeat, then, if the mach
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -30,7 +33,9 @@ from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
 
 MAX_INTERVALS_SHOWN = 5_000
+MAX_INTERVALS_OF_PAGE = 50_000  # of all machines of a page
 MAX_WINDOW = timedelta(days=7)
+MAX_PAGE_WINDOW = timedelta(hours=1)  # a page may have hundreds of machines
 
 Lease = tuple[datetime, datetime | None]
 
@@ -43,7 +48,7 @@ class LedgerSpan(Span):
 
 @dataclass(frozen=True, slots=True)
 class MachineLedger:
-    """A machine's ledger in a span of time. `intervals` holds the newest `MAX_INTERVALS_SHOWN` of `num_intervals`.
+    """A machine's ledger in a span of time. `intervals` are the newest of `num_intervals`.
 
     `is_computing`: whether it rolled out or trained for the job whose ledger this is part of.
     """
@@ -84,8 +89,21 @@ def machine_ledger(
     *, machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
 ) -> MachineLedger:
     """Return a machine's ledger. Machines serve many projects: ids of jobs outside the `readable` ones are hidden."""
-    spans = list(_spans(machine, since, until))
-    return _machine_ledger(machine, spans, until, readable, _lulls(spans, since, until))
+    (ledger,) = machine_ledgers(machines=[machine], since=since, until=until, readable=readable)
+    return ledger
+
+
+def machine_ledgers(
+    *, machines: Sequence[Machine], since: datetime, until: datetime, readable: Collection[UUID]
+) -> list[MachineLedger]:
+    """Return the ledgers of several machines, in their order. Many machines have fewer intervals each."""
+    spans = _spans(machines, since, until)
+    lulls = _lulls(chain.from_iterable(spans.values()), since, until)
+    num_shown = min(MAX_INTERVALS_SHOWN, MAX_INTERVALS_OF_PAGE // max(1, len(machines)))
+    return [
+        _machine_ledger(machine, spans[machine.id], until, readable, lulls, num_shown=num_shown)
+        for machine in machines
+    ]
 
 
 def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLedger:
@@ -94,8 +112,9 @@ def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLed
     since = max(job.started_at or job.created_at, until - MAX_WINDOW)
     leases = _leases(job, since)
     machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
+    by_machine = _spans(machines, since, until)
     spans = {
-        machine: [_of_job(span, job, leases.get(machine.id, [])) for span in _spans(machine, since, until)]
+        machine: [_of_job(span, job, leases.get(machine.id, [])) for span in by_machine[machine.id]]
         for machine in machines
     }
     lulls = _lulls((span for of_machine in spans.values() for span in of_machine), since, until)
@@ -157,8 +176,9 @@ def _machine_ledger(
     lulls: Mapping[UUID, Lulls],
     *,
     is_computing: bool = True,
+    num_shown: int = MAX_INTERVALS_SHOWN,
 ) -> MachineLedger:
-    newest = spans[-MAX_INTERVALS_SHOWN:]
+    newest = spans[-num_shown:]
     return MachineLedger(
         name=machine.name,
         machine_id=machine.id,
@@ -190,33 +210,39 @@ def _lulls(spans: Iterable[LedgerSpan], since: datetime, until: datetime) -> dic
     return {job_id: Lulls(lulls) for job_id, lulls in by_job.items()}
 
 
-def _spans(machine: Machine, since: datetime, until: datetime) -> Iterator[LedgerSpan]:
-    stored = LedgerInterval.objects.filter(machine=machine, ended_at__gt=since, started_at__lt=until)
-    end_at = None
+def _spans(machines: Iterable[Machine], since: datetime, until: datetime) -> dict[UUID, list[LedgerSpan]]:
+    """Return the spans of each machine in order, without a gap from the first one on."""
+    spans: dict[UUID, list[LedgerSpan]] = {machine.id: [] for machine in machines}
+    stored = LedgerInterval.objects.filter(machine__in=spans, ended_at__gt=since, started_at__lt=until)
     columns = (
-        "state", "cause", "started_at", "ended_at", "mean_in_flight", "num_slots", "job_id", "project_id"
+        "machine_id", "state", "cause", "started_at", "ended_at", "mean_in_flight", "num_slots", "job_id", "project_id"
     )  # fmt: skip
-    for state, cause, started_at, ended_at, *rest in stored.order_by("started_at").values_list(*columns):
-        end_at = min(ended_at, until)
-        yield LedgerSpan(state, cause, max(started_at, since), end_at, *rest)
-    heartbeat = _heartbeat(machine)
-    if heartbeat is not None:
-        yield from _open_spans(heartbeat, end_at, since, until)
+    for machine_id, state, cause, started_at, ended_at, *rest in stored.order_by("started_at").values_list(
+        *columns
+    ):
+        spans[machine_id].append(
+            LedgerSpan(state, cause, max(started_at, since), min(ended_at, until), *rest)
+        )
+    for heartbeat in _heartbeats(spans):
+        of_machine = spans[heartbeat.machine_id]
+        end_at = of_machine[-1].ended_at if of_machine else None
+        of_machine.extend(_open_spans(heartbeat, end_at, since, until))
+    return spans
 
 
-def _heartbeat(machine: Machine) -> MachineHeartbeat | None:
-    """Return what the machine said last, with the job and project that its open interval is for: those of the phase
-    that rolls out or trains, if the interval began with it or later."""
+def _heartbeats(machine_ids: Collection[UUID]) -> Iterable[MachineHeartbeat]:
+    """Return the last heartbeats, with the job and project that their open intervals are for: those of the phase that
+    rolls out or trains, if the interval began with it or later."""
     phase = Phase.objects.filter(
         machine=OuterRef("machine"),
         state__in=LIVE_PHASE_STATES,
         role__in=EXCLUSIVE_ROLES,
         leased_at__lte=OuterRef("open_since_at"),
     )
-    said = MachineHeartbeat.objects.filter(machine=machine)
-    return said.annotate(
-        open_job_id=Subquery(phase.values("job_id")), open_project_id=Subquery(phase.values("project_id"))
-    ).first()
+    return MachineHeartbeat.objects.filter(machine__in=machine_ids).annotate(
+        open_job_id=Subquery(phase.values("job_id")[:1]),
+        open_project_id=Subquery(phase.values("project_id")[:1]),
+    )
 
 
 def _open_spans(

@@ -87,6 +87,7 @@ _OPERATIONS: Routes = {
     ("GET", "machines"): Operation.MACHINE_READ,
     ("GET", _MACHINE): Operation.MACHINE_READ,
     ("GET", f"{_MACHINE}/events"): Operation.MACHINE_READ,
+    ("GET", "machines/ledger"): Operation.MACHINE_READ,
     ("GET", f"{_MACHINE}/ledger"): Operation.MACHINE_READ,
     ("GET", "pools"): Operation.MACHINE_READ,
     ("PUT", _GRANT): Operation.SHARE_EDIT,

@@ -8,10 +8,13 @@ from uuid import uuid4
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry import ledger_selectors
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Interval
@@ -236,3 +239,44 @@ def test_trained_tokens_per_second_is_the_sum_of_tokens_over_the_time(cast: Cast
 
     Job.objects.filter(id=job.id).update(started_at=None)
     assert asked(cast.owner, path)["trained_tokens_per_s"] is None
+
+
+def test_many_ledgers_are_one_page_read_by_as_many_statements_as_one(
+    cast: Cast,
+) -> None:
+    job, alpha, beta = (
+        cast.job(is_running=True),
+        worker_make("alpha", "rollout"),
+        worker_make("beta", "rollout"),
+    )
+    reported(job, alpha)
+    reported(job, beta)
+    worker_make("gamma", "rollout")
+    Machine.objects.filter(name="gamma").update(pool="closed")
+    span = "until=" + database_now().isoformat().replace("+", "%2B")
+
+    asked(cast.owner, "me")  # the first use of a token in a while is noted
+    with CaptureQueriesContext(connection) as both:
+        page = asked(cast.owner, f"machines/ledger?{span}")
+    with CaptureQueriesContext(connection) as one:
+        asked(cast.owner, f"machines/ledger?{span}&limit=1")
+
+    assert [machine["name"] for machine in page["results"]] == ["alpha", "beta"]
+    assert page["count"] == 2
+    assert len(both) == len(one)
+    for machine in page["results"]:
+        assert machine == asked(cast.owner, f"machines/{machine['machine_id']}/ledger?{span}")
+
+
+def test_a_page_of_ledgers_divides_its_intervals_among_its_machines(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_selectors, "MAX_INTERVALS_OF_PAGE", 8)
+    job = cast.job(is_running=True)
+    for name in ("alpha", "beta"):
+        reported(job, worker_make(name, "rollout"))
+
+    page = asked(cast.owner, "machines/ledger")
+
+    assert [len(machine["intervals"]) for machine in page["results"]] == [4, 4]
+    assert all(machine["truncated"] for machine in page["results"])
