@@ -58,19 +58,19 @@ def _index_problems(folder: Path, shapes: Mapping[str, Mapping[str, Shape]]) -> 
         yield f"{SINGLE} and {INDEX} are missing, and transformers reads no other safetensors files; found: {names}"
         return
     try:
-        places = _mapping(_mapping(json_file_read(folder / INDEX, _INDEX_BOUNDS)).get("weight_map"))
+        file_of = _mapping(_mapping(json_file_read(folder / INDEX, _INDEX_BOUNDS)).get("weight_map"))
     except InvalidJsonFile as error:
         yield f"{INDEX} has no weight_map that can be read: {error}"
         return
-    if not places:
+    if not file_of:
         yield f"{INDEX} has a weight_map that names no file"
-    lacking = [str(file) for file in dict.fromkeys(map(str, places.values())) if file not in shapes]
+    lacking = [str(file) for file in dict.fromkeys(map(str, file_of.values())) if file not in shapes]
     if lacking:
         yield f"{INDEX} names {', '.join(lacking[:_NUM_NAMED])}, which the folder lacks"
         return
-    astray = [name for name, file in places.items() if name not in shapes[file]]
+    astray = [name for name, file in file_of.items() if name not in shapes[file]]
     if astray:
-        yield f"{INDEX} says that {astray[0]} is in {places[astray[0]]}, which does not hold it"
+        yield f"{INDEX} says that {astray[0]} is in {file_of[astray[0]]}, which does not have it"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

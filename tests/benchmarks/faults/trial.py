@@ -47,8 +47,8 @@ class Trial:
     faults: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
 
-    def require(self, holds: bool, otherwise: str) -> None:
-        if not holds:
+    def require(self, pins: bool, otherwise: str) -> None:
+        if not pins:
             self.faults.append(otherwise)
 
     def eventually(

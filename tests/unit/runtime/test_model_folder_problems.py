@@ -136,7 +136,7 @@ PLACES = {name: file for file, shapes in HALVES.items() for name in shapes}
         ),
         (
             sharded({"weight_map": {**PLACES, "model.norm.weight": "model-1.safetensors"}}, shards=HALVES),
-            "says that model.norm.weight is in model-1.safetensors, which does not hold it",
+            "says that model.norm.weight is in model-1.safetensors, which does not have it",
         ),
     ],
 )  # fmt: skip

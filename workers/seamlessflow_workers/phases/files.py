@@ -1,7 +1,7 @@
 """Files of the artifact store that a child reads: brought to this machine before it needs them, kept while it lives.
 
 It takes URLs of the store, `file://` URLs and paths; it returns local paths. Invariant: what a child was given stays on
-the machine until something else is held for the same purpose, and nothing is handed out that is not whole.
+the machine until something else is pinned for the same purpose, and nothing is handed out that is not whole.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from seamlessflow.runtime.artifacts.opening import InvalidRoot, store_open
-from seamlessflow.runtime.artifacts.store import ArtifactMissing, Held, StoreError
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, PinnedFiles, StoreError
 
 APPEAR_S = 60.0  # how long files that were announced may take to appear, or a store to come back
 _LOOK_EVERY_S = 0.01  # into a folder
@@ -24,14 +24,14 @@ class FilesMissing(RuntimeError):
 class MachineFiles:
     def __init__(self, artifact_root: str) -> None:
         self._root = artifact_root
-        self._held: dict[str, Held] = {}  # by purpose
+        self._pinned: dict[str, PinnedFiles] = {}  # by purpose
 
-    async def hold(self, purpose: str, url: str) -> Path:
+    async def pin(self, purpose: str, url: str) -> Path:
         """Return the files on this machine once they are there. Raises FilesMissing."""
         deadline_s = time.monotonic() + APPEAR_S
         while True:
             try:
-                held = await self._hold(url)
+                pinned = await self._pin(url)
             except InvalidRoot as error:
                 raise FilesMissing(str(error)) from error
             except StoreError as error:
@@ -40,15 +40,15 @@ class MachineFiles:
                 await asyncio.sleep(_ASK_EVERY_S if is_remote(url) else _LOOK_EVERY_S)
             else:
                 self._let_go(purpose)
-                self._held[purpose] = held
-                return held.path
+                self._pinned[purpose] = pinned
+                return pinned.path
 
     def release(self) -> None:
         """Let go of everything."""
-        for purpose in list(self._held):
+        for purpose in list(self._pinned):
             self._let_go(purpose)
 
-    async def _hold(self, url: str) -> Held:
+    async def _pin(self, url: str) -> PinnedFiles:
         if not is_remote(url):
             return _local(url)
         fetching = asyncio.get_running_loop().run_in_executor(None, _fetch, self._root, url)
@@ -59,8 +59,8 @@ class MachineFiles:
             raise
 
     def _let_go(self, purpose: str) -> None:
-        if (held := self._held.pop(purpose, None)) is not None:
-            held.release()
+        if (pinned := self._pinned.pop(purpose, None)) is not None:
+            pinned.release()
 
 
 def is_remote(url: str) -> bool:
@@ -76,21 +76,21 @@ def local_path(url: str) -> Path:
     return Path(unquote(parts.path) if parts.scheme else url)
 
 
-def _local(url: str) -> Held:
+def _local(url: str) -> PinnedFiles:
     path = local_path(url)
     if not path.exists():
         raise ArtifactMissing(f"{path} does not exist")
-    return Held(path)
+    return PinnedFiles(path)
 
 
-def _fetch(root: str, url: str) -> Held:
+def _fetch(root: str, url: str) -> PinnedFiles:
     store = store_open(root)
-    place = store.place_of(url)
-    if place is None:
+    store_path = store.path_of(url)
+    if store_path is None:
         raise InvalidRoot(f"{url!r} is not in the artifact store {store.url}")
-    return store.hold(place)
+    return store.pin(store_path)
 
 
-def _release_unwanted(fetching: "asyncio.Future[Held]") -> None:
+def _release_unwanted(fetching: "asyncio.Future[PinnedFiles]") -> None:
     if not fetching.cancelled() and fetching.exception() is None:
         fetching.result().release()

@@ -141,7 +141,7 @@ class WarmChild(ABC):
         if not is_remote(recorded):
             return Path(recorded)  # the child says what is wrong with it
         try:
-            return await self._files.hold("model", recorded)
+            return await self._files.pin("model", recorded)
         except FilesMissing as error:
             raise ChildFailure(f"the initial model did not appear: {error}") from error
 

@@ -51,7 +51,7 @@ class WeightsFolder:
             return folder
 
     async def _appears(self, weights: WeightsReference) -> Path | None:
-        fetching = asyncio.create_task(self._files.hold("weights", weights.uri))
+        fetching = asyncio.create_task(self._files.pin("weights", weights.uri))
         try:
             await asyncio.sleep(0)  # files that are there already take no longer
             while not fetching.done():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from seamlessflow.core.artifacts.places import CHECKPOINT_PREFIX, NUM_KEPT_CHECKPOINTS
+from seamlessflow.core.artifacts.store_paths import CHECKPOINT_PREFIX, NUM_KEPT_CHECKPOINTS
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
-from seamlessflow.core.artifacts.places import NUM_KEPT_CHECKPOINTS
+from seamlessflow.core.artifacts.store_paths import NUM_KEPT_CHECKPOINTS
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
@@ -114,7 +114,7 @@ class Trainer:
         logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
 
     def _load(self, batch_number: int) -> None:
-        with self._artifacts.checkpoint_hold(batch_number) as pinned:
+        with self._artifacts.checkpoint_pin(batch_number) as pinned:
             checkpoint_load(pinned.path, self._engine)
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:

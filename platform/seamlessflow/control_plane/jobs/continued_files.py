@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from seamlessflow.core.artifacts.places import (
+from seamlessflow.core.artifacts.store_paths import (
     checkpoint_number,
-    checkpoint_place,
-    checkpoints_place,
-    version_place,
+    checkpoint_path,
+    checkpoints_path,
+    version_path,
 )
 from seamlessflow.runtime.artifacts.store import ArtifactMissing, ArtifactStore
 
@@ -28,22 +28,22 @@ _MANIFEST, _PROGRESS = "manifest.json", "progress.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    place: str  # in the artifact store
+    store_path: str  # in the artifact store
     version: int  # of the weights in it
     has_fixed_ranks: bool  # whether only as many ranks as wrote it can read it, in the same ZeRO stage
 
 
 def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[Checkpoint]:
     """Yield the checkpoints of a job, the newest first."""
-    numbers = map(checkpoint_number, store.names(checkpoints_place(job_id)))
+    numbers = map(checkpoint_number, store.names(checkpoints_path(job_id)))
     for number in sorted((number for number in numbers if number is not None), reverse=True):
-        place = checkpoint_place(job_id, number)
+        store_path = checkpoint_path(job_id, number)
         try:
-            progress = _read(store, place, _PROGRESS)
+            progress = _read(store, store_path, _PROGRESS)
         except ArtifactMissing:  # it is being deleted
             continue
         has_fixed_ranks = int(progress["format_version"]) <= _FIXED_RANKS_FORMAT
-        yield Checkpoint(place, int(progress["version"]), has_fixed_ranks)
+        yield Checkpoint(store_path, int(progress["version"]), has_fixed_ranks)
 
 
 def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:
@@ -51,7 +51,7 @@ def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:
 
     The optimizer's step goes on; batches and versions are counted anew.
     """
-    target = checkpoint_place(job_id, CHECKPOINT_BATCH)
+    target = checkpoint_path(job_id, CHECKPOINT_BATCH)
     progress = _read(store, source, _PROGRESS)
     own = {**progress, "batch_number": CHECKPOINT_BATCH, "version": VERSION, "metrics": {}}
     store.copy(source, target, replaced={_PROGRESS: json.dumps(own).encode()})
@@ -60,7 +60,7 @@ def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:
 
 def version_take(store: ArtifactStore, source: str, job_id: UUID) -> tuple[str, str]:
     """Copy the files of a version as the new job's first one; return its place and the digest of its manifest."""
-    target = version_place(job_id, VERSION)
+    target = version_path(job_id, VERSION)
     manifest = _read(store, source, _MANIFEST)
     own = {**manifest, "job_id": str(job_id), "version": VERSION, "parent_version": 0}
     raw = json.dumps(own, indent=1, sort_keys=True).encode()
@@ -68,6 +68,6 @@ def version_take(store: ArtifactStore, source: str, job_id: UUID) -> tuple[str, 
     return target, hashlib.sha256(raw).hexdigest()
 
 
-def _read(store: ArtifactStore, place: str, name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(b"".join(store.read(place, name)))
+def _read(store: ArtifactStore, store_path: str, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(b"".join(store.read(store_path, name)))
     return content

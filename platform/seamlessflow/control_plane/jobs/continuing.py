@@ -23,7 +23,7 @@ from seamlessflow.control_plane.jobs.continued_files import (
 )
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.core.artifacts.places import job_place
+from seamlessflow.core.artifacts.store_paths import job_path
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.types.ids import IdKind, parse_id
@@ -100,7 +100,7 @@ def _newest(job: Job) -> Origin:
     store = artifact_store()
     for checkpoint in checkpoints_find(store, job.id):
         version = kept.get(checkpoint.version)
-        weights = store.place_of(version.uri) if version is not None else None
+        weights = store.path_of(version.uri) if version is not None else None
         if version is not None and weights is not None and store.exists(weights):
             return Origin(version, weights, checkpoint)
     raise field_error(
@@ -116,7 +116,7 @@ def files_unless_refused(job: Job, origin: Origin | None) -> Iterator[None]:
     except BaseException:
         if origin is not None:
             with suppress(OSError):  # the first failure is the one to report
-                artifact_store().remove(job_place(job.id))
+                artifact_store().remove(job_path(job.id))
         raise
 
 
@@ -124,7 +124,7 @@ def origin_take(job: Job, origin: Origin) -> None:
     """Make the origin the first version of the new job. Raises ApplicationError (409) if it is deleted meanwhile."""
     store, old = artifact_store(), origin.version
     try:
-        checkpoint = checkpoint_take(store, origin.checkpoint.place, job.id)
+        checkpoint = checkpoint_take(store, origin.checkpoint.store_path, job.id)
         weights, digest = version_take(store, origin.weights, job.id)
     except FileNotFoundError as error:
         raise conflict(f"{FIELD}: the checkpoint was deleted in the meantime") from error

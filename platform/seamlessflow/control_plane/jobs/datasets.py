@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
-from seamlessflow.control_plane.common.files.artifacts import recorded_hold
+from seamlessflow.control_plane.common.files.artifacts import recorded_pin
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.core.dataset.epochs import EpochPlan
@@ -149,8 +149,8 @@ def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], se
 
 def _sources_hold(sources: Sequence[Source]) -> None:
     """Make deletions of their trajectories wait for this transaction. Raises ApplicationError (409) after one."""
-    held = Job.objects.select_for_update(of=("self",), no_key=True).order_by("id")
-    rows = held.filter(id__in=[source.job_id for source in sources])
+    locked = Job.objects.select_for_update(of=("self",), no_key=True).order_by("id")
+    rows = locked.filter(id__in=[source.job_id for source in sources])
     gone = [row for row in rows if row.deleted_at is not None or row.trajectories_deleted_at is not None]
     if gone:
         raise conflict(f"the trajectories of {gone[0].name!r} were deleted in the meantime")
@@ -231,7 +231,7 @@ def _nothing_left(sources: Sequence[Source], left_out: dict[str, int]) -> str:
 
 def _tokenizer_digest(source: Job) -> str:
     try:
-        with recorded_hold(source.model_path, text_only=True) as held:
-            return tokenizer_digest(held.path)
+        with recorded_pin(source.model_path, text_only=True) as pinned:
+            return tokenizer_digest(pinned.path)
     except StoreError as error:
         raise field_error("model.source", str(error)) from error

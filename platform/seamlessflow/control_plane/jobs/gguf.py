@@ -36,8 +36,8 @@ _INHERITED = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR",
 def gguf_resolve(spec: JobSpec, *, project: Project, user: User, author: str) -> JobSpec:
     """Raises ApplicationError naming `model.source`."""
     source = spec.model.source
-    with ExitStack() as holds:
-        folder = reference_resolve(source, project.id, FIELD, holds).path
+    with ExitStack() as pins:
+        folder = reference_resolve(source, project.id, FIELD, pins).path
         files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else [folder]
         if not files or files[0].suffix != SUFFIX or any(folder.glob("*.safetensors")):
             return spec

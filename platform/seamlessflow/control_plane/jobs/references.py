@@ -51,13 +51,13 @@ class Resolved:
     recorded: str
 
 
-def model_resolve(*, reference: str, project_id: UUID, holds: ExitStack) -> Resolved:
-    """Return the folder of an initial model, which can be read until `holds` is closed.
+def model_resolve(*, reference: str, project_id: UUID, pins: ExitStack) -> Resolved:
+    """Return the folder of an initial model, which can be read until `pins` is closed.
 
     Raises ApplicationError naming `model.source`.
     """
     field = "model.source"
-    found = reference_resolve(reference, project_id, field, holds)
+    found = reference_resolve(reference, project_id, field, pins)
     if not found.path.is_dir():
         raise field_error(field, f"{reference!r} is not a folder; upload a model as a tar with ?unpack=true")
     found = _only_subfolder(found)
@@ -121,10 +121,10 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
 
 
 def tasks_resolve(
-    *, reference: str, project_id: UUID, holds: ExitStack, field: str = "environment.tasks"
+    *, reference: str, project_id: UUID, pins: ExitStack, field: str = "environment.tasks"
 ) -> Resolved:
-    """Return the tasks file, which can be read until `holds` is closed. Raises ApplicationError naming `field`."""
-    found = reference_resolve(reference, project_id, field, holds)
+    """Return the tasks file, which can be read until `pins` is closed. Raises ApplicationError naming `field`."""
+    found = reference_resolve(reference, project_id, field, pins)
     if not found.path.is_file():
         raise field_error(field, f"{reference!r} is not a file; accepted: one JSON object per line")
     return found
@@ -137,20 +137,20 @@ def references_hold(*, references: Iterable[str | None], project_id: UUID) -> No
     """
     names = [name.removeprefix(ARTIFACT) for name in references if name and name.startswith(ARTIFACT)]
     ids = {parse_id(IdKind.ARTIFACT, name) for name in names}
-    held = Artifact.objects.select_for_update(no_key=True).filter(
+    locked = Artifact.objects.select_for_update(no_key=True).filter(
         id__in=ids, project_id=project_id, deleted_at=None
     )
-    if len(held.order_by("id")) < len(ids):
+    if len(locked.order_by("id")) < len(ids):
         raise conflict("an upload that the job names was deleted in the meantime")
 
 
-def reference_resolve(reference: str, project_id: UUID, field: str, holds: ExitStack) -> Resolved:
+def reference_resolve(reference: str, project_id: UUID, field: str, pins: ExitStack) -> Resolved:
     """Return what a reference stands for, whatever it is. Raises ApplicationError naming `field`."""
     scheme, separator, name = reference.partition("://")
     if not separator:
         return _own(_under_model_roots(reference, field))
     if scheme == "artifact":
-        return _artifact(name, project_id, field, holds)
+        return _artifact(name, project_id, field, pins)
     if scheme == "hub" and field == "model.source":
         return _own(_hub_path(name, field))
     raise field_error(field, f"{reference!r} is not accepted; accepted: {ACCEPTED}")
@@ -179,7 +179,7 @@ def _under_model_roots(reference: str, field: str) -> Path:
     return resolved
 
 
-def _artifact(name: str, project_id: UUID, field: str, holds: ExitStack) -> Resolved:
+def _artifact(name: str, project_id: UUID, field: str, pins: ExitStack) -> Resolved:
     try:
         artifact_id = parse_id(IdKind.ARTIFACT, name)
     except ValueError as error:
@@ -188,14 +188,14 @@ def _artifact(name: str, project_id: UUID, field: str, holds: ExitStack) -> Reso
     if artifact is None:
         raise field_error(field, f"there is no artifact {name} in this project")
     store = artifact_store()
-    place = store.place_of(artifact.uri)
-    if place is None:
+    store_path = store.path_of(artifact.uri)
+    if store_path is None:
         raise field_error(field, f"the files of {name} are in another artifact store, at {artifact.uri}")
     try:
-        held = holds.enter_context(store.hold(place))
+        pinned = pins.enter_context(store.pin(store_path))
     except StoreError as error:
         raise field_error(field, f"the files of {name} cannot be read: {error}") from error
-    return Resolved(held.path, recorded_as(place))
+    return Resolved(pinned.path, recorded_as(store_path))
 
 
 def _hub_path(name: str, field: str) -> Path:

@@ -118,12 +118,12 @@ def job_submit(
 
     Raises ApplicationError, or IntegrityError if the project already has a job of this `key` (`jobs.repeats`).
     """
-    with ExitStack() as holds:  # the files that it refers to
-        return _submit(project, user, submitted, author, key, holds)
+    with ExitStack() as pins:  # the files that it refers to
+        return _submit(project, user, submitted, author, key, pins)
 
 
 def _submit(
-    project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None, holds: ExitStack
+    project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None, pins: ExitStack
 ) -> Job:
     spec = _spec_parse(submitted)
     suited = hardware_filled(submitted, spec, hardware_load(project_id=project.id))
@@ -133,10 +133,10 @@ def _submit(
     faults.check(_machines_check, spec)
     resolved = faults.check(gguf_resolve, spec, project=project, user=user, author=author)
     model = resolved and faults.check(
-        model_resolve, reference=resolved.model.source, project_id=project.id, holds=holds
+        model_resolve, reference=resolved.model.source, project_id=project.id, pins=pins
     )
-    tasks = faults.check(_tasks_take, spec, project, holds)
-    held_out_path = faults.check(_held_out_tasks, spec, project, holds)
+    tasks = faults.check(_tasks_take, spec, project, pins)
+    held_out_path = faults.check(_held_out_tasks, spec, project, pins)
     texts = resolved and model and _model_check(resolved, model.path, faults)
     if faults or not (resolved and model and texts and tasks) or held_out_path is None:
         raise faults.error()
@@ -211,11 +211,11 @@ def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> FolderR
     return faults.check(model_text_check, model_path, spec.model.family)
 
 
-def _tasks_take(spec: JobSpec, project: Project, holds: ExitStack) -> tuple[str, int | None]:
+def _tasks_take(spec: JobSpec, project: Project, pins: ExitStack) -> tuple[str, int | None]:
     """Return where the tasks are recorded and how many there are; nothing for an environment without tasks."""
     if spec.environment.tasks is None:
         return "", None
-    tasks = tasks_resolve(reference=spec.environment.tasks, project_id=project.id, holds=holds)
+    tasks = tasks_resolve(reference=spec.environment.tasks, project_id=project.id, pins=pins)
     facts = tasks_check(tasks.path)
     stages_check(spec.algorithm.stages, facts)
     return tasks.recorded, facts.num_tasks
@@ -247,11 +247,11 @@ def _machines_check(spec: JobSpec) -> None:
         )
 
 
-def _held_out_tasks(spec: JobSpec, project: Project, holds: ExitStack) -> str:
+def _held_out_tasks(spec: JobSpec, project: Project, pins: ExitStack) -> str:
     if spec.evaluation.tasks is None:
         return ""
     field = "evaluation.tasks"
-    found = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, holds=holds, field=field)
+    found = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, pins=pins, field=field)
     tasks_check(found.path, field=field)
     return found.recorded
 

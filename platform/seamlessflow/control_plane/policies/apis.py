@@ -19,8 +19,8 @@ from seamlessflow.control_plane.policies.selectors import version_export_members
 TAR = "application/x-tar"
 
 
-def _until_sent(members: list[Member], holds: ExitStack) -> Iterator[bytes]:
-    with holds:
+def _until_sent(members: list[Member], pins: ExitStack) -> Iterator[bytes]:
+    with pins:
         yield from tar_chunks(members)
 
 
@@ -46,11 +46,11 @@ class JobVersionExportApi(ProjectApi):
         job = job_get_visible(access=self.access, job_id=job_id)
         with ExitStack() as opened:
             members = version_export_members(
-                job=job, version=version, form=request.query_params.get("form"), holds=opened
+                job=job, version=version, form=request.query_params.get("form"), pins=opened
             )
-            holds = opened.pop_all()
+            pins = opened.pop_all()
         return StreamingHttpResponse(
-            in_threads(_until_sent(members, holds)),
+            in_threads(_until_sent(members, pins)),
             content_type=TAR,
             headers={
                 "Content-Length": str(tar_size(members)),

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
-from seamlessflow.control_plane.common.files.artifacts import artifact_store, recorded_hold
+from seamlessflow.control_plane.common.files.artifacts import artifact_store, recorded_pin
 from seamlessflow.control_plane.common.files.tar_stream import Member
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.export import ExportForm, NothingToExport, export_members
@@ -13,8 +13,8 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 MAX_VERSION = 2**62
 
 
-def version_export_members(*, job: Job, version: int, form: str | None, holds: ExitStack) -> list[Member]:
-    """Return the files of one version as a folder; they can be read until `holds` is closed.
+def version_export_members(*, job: Job, version: int, form: str | None, pins: ExitStack) -> list[Member]:
+    """Return the files of one version as a folder; they can be read until `pins` is closed.
 
     Raises ApplicationError with the reason if there are none.
     """
@@ -31,11 +31,11 @@ def version_export_members(*, job: Job, version: int, form: str | None, holds: E
         )
     store = artifact_store()
     try:
-        model = holds.enter_context(recorded_hold(job.model_path)).path
-        place = store.place_of(row.uri)
-        if row.version and place is None:
+        model = pins.enter_context(recorded_pin(job.model_path)).path
+        store_path = store.path_of(row.uri)
+        if row.version and store_path is None:
             raise OSError("they are not in the artifact store")
-        folder = holds.enter_context(store.hold(place)).path if row.version and place else model
+        folder = pins.enter_context(store.pin(store_path)).path if row.version and store_path else model
         return export_members(
             folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.resolved_spec.model.dtype
         )

@@ -24,7 +24,7 @@ from seamlessflow.control_plane.policies.publication_rows import publication_sto
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.control_plane.trajectories.evaluation_selectors import versions_measured
-from seamlessflow.core.artifacts.places import NUM_KEPT_CHECKPOINTS, checkpoints_place, versions_place
+from seamlessflow.core.artifacts.store_paths import NUM_KEPT_CHECKPOINTS, checkpoints_path, versions_path
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -98,16 +98,16 @@ def _check_order(job: Job, publication: Publication) -> None:
             raise field_error(field, f"{getattr(publication, field)} is not accepted; accepted: 0 to 2**62")
     if not _SHA256.fullmatch(publication.manifest_sha256):
         raise field_error("manifest_sha256", f"{publication.manifest_sha256!r} is not 64 digits of 0-9a-f")
-    _check_place("uri", publication.uri, versions_place(job.id))
+    _check_path("uri", publication.uri, versions_path(job.id))
     if publication.checkpoint_uri is not None:
-        _check_place("checkpoint_uri", publication.checkpoint_uri, checkpoints_place(job.id))
+        _check_path("checkpoint_uri", publication.checkpoint_uri, checkpoints_path(job.id))
 
 
-def _check_place(field: str, uri: str, folder: str) -> None:
+def _check_path(field: str, uri: str, folder: str) -> None:
     """Refuse files of other jobs: publishing would serve them, and pruning would delete them."""
     store = artifact_store()
-    place = store.place_of(uri)
-    if place is None or not place.startswith(f"{folder}/"):
+    store_path = store.path_of(uri)
+    if store_path is None or not store_path.startswith(f"{folder}/"):
         raise field_error(
             field, f"{uri!r} is not in the job's own folder of ARTIFACT_ROOT, {store.url_of(folder)}"
         )
@@ -145,7 +145,7 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
 
 def _version_mark(row: PolicyVersion) -> Removal:
     """Mark the row first, so that an interrupted removal can be continued."""
-    place = artifact_store().place_of(row.uri)
+    store_path = artifact_store().path_of(row.uri)
     planned = PlannedRemoval(
         kind=RemovalKind.VERSION,
         subject=row.job_id,
@@ -159,7 +159,7 @@ def _version_mark(row: PolicyVersion) -> Removal:
         return removal_mark(
             project_id=row.project_id,
             planned=planned,
-            places=[] if place is None else [place],
+            store_paths=[] if store_path is None else [store_path],
             author=RETENTION,
             with_event=False,
         )
@@ -173,9 +173,9 @@ def leftovers_clear(*, now: datetime) -> int:
     ended = Job.objects.filter(ended_at__range=(now - LEFTOVERS_SEARCHED, now - LEFTOVERS_REST))
     store = artifact_store()
     return sum(
-        store.leftovers_remove(place)
+        store.leftovers_remove(store_path)
         for job_id in ended.values_list("id", flat=True)
-        for place in (versions_place(job_id), checkpoints_place(job_id))
+        for store_path in (versions_path(job_id), checkpoints_path(job_id))
     )
 
 

@@ -23,7 +23,7 @@ from seamlessflow.control_plane.storage.models import StoredCheckpoint
 from seamlessflow.control_plane.storage.selectors import artifact_references, job_facts, upload_facts
 from seamlessflow.control_plane.trajectories.summary import job_summary
 from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.core.artifacts.places import checkpoint_place, job_place, upload_place
+from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, upload_path
 from seamlessflow.core.retention.planner import (
     JobFacts,
     PlannedRemoval,
@@ -146,23 +146,23 @@ def _mark(
         if is_strict:
             raise conflict(f"{removal.kind} of {judged.removal.name or removal.subject}: {judged.refusal}")
         return None
-    places = _hide(removal, now)
+    store_paths = _hide(removal, now)
     return removal_mark(
         project_id=project_id,
         planned=replace(judged.removal, reason=removal.reason),
-        places=places,
+        store_paths=store_paths,
         author=author,
     )
 
 
 def _hide(removal: PlannedRemoval, now: datetime) -> list[str]:
-    """Hide it from users once this transaction commits. Returns the places of the files to delete."""
+    """Hide it from users once this transaction commits. Returns the store paths to delete."""
     job, job_id = Job.objects.filter(id=removal.subject), removal.subject
     match removal.kind:
         case RemovalKind.JOB:
             Artifact.objects.filter(id__in=artifact_references(job_id)).update(last_used_at=now)
             job.update(deleted_at=now, submission_key=None)
-            return [job_place(job_id)]
+            return [job_path(job_id)]
         case RemovalKind.TRAJECTORIES:
             job.update(trajectories_deleted_at=now, kept_summary=job_summary(job.get(), now=now))
             return []
@@ -172,19 +172,19 @@ def _hide(removal: PlannedRemoval, now: datetime) -> list[str]:
         case RemovalKind.VERSION:
             version = PolicyVersion.objects.get(job_id=job_id, version=removal.number or 0)
             PolicyVersion.objects.filter(id=version.id).update(deleted_at=now)
-            place = artifact_store().place_of(version.uri)
-            return [] if place is None else [place]
+            store_path = artifact_store().path_of(version.uri)
+            return [] if store_path is None else [store_path]
         case RemovalKind.CHECKPOINT:
             return [_checkpoint_hide(job_id, removal.number or 0)]
         case RemovalKind.UPLOAD:
             Artifact.objects.filter(id=removal.subject).update(deleted_at=now)
-            return [upload_place(removal.subject)]
+            return [upload_path(removal.subject)]
 
 
 def _checkpoint_hide(job_id: UUID, batch_number: int) -> str:
-    place = checkpoint_place(job_id, batch_number)
+    store_path = checkpoint_path(job_id, batch_number)
     StoredCheckpoint.objects.filter(job_id=job_id, batch_number=batch_number).delete()
-    PolicyVersion.objects.filter(job_id=job_id, checkpoint_uri__endswith=f"/{place}").update(
+    PolicyVersion.objects.filter(job_id=job_id, checkpoint_uri__endswith=f"/{store_path}").update(
         checkpoint_uri=""
     )
-    return place
+    return store_path

@@ -14,7 +14,7 @@ from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.exports import trajectories_bytes
 from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUsage
-from seamlessflow.core.artifacts.places import checkpoint_number, checkpoints_place
+from seamlessflow.core.artifacts.store_paths import checkpoint_number, checkpoints_path
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 # Nodes are stamped when their transaction begins; anything this old has been committed.
@@ -82,9 +82,11 @@ def _checkpoints_measure(job_id: UUID) -> None:
 
 def _checkpoints_stored(job_id: UUID) -> dict[int, int]:
     """Return bytes by batch; a checkpoint has its name only once it is complete."""
-    store, folder = artifact_store(), checkpoints_place(job_id)
+    store, folder = artifact_store(), checkpoints_path(job_id)
     numbered = ((checkpoint_number(name), f"{folder}/{name}") for name in store.names(folder))
-    return {number: sum(store.files(place).values()) for number, place in numbered if number is not None}
+    return {
+        number: sum(store.files(store_path).values()) for number, store_path in numbered if number is not None
+    }
 
 
 def _figure(statement: str, *parameters: UUID | str) -> int:

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.files.artifacts import recorded_hold
+from seamlessflow.control_plane.common.files.artifacts import recorded_pin
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.trajectories.binary import binary_encode, binary_response
 from seamlessflow.control_plane.trajectories.forest_selectors import (
@@ -131,8 +131,8 @@ class JobVocabularyApi(ProjectApi):
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         try:
-            with recorded_hold(job.model_path, text_only=True) as held:
-                pieces = vocabulary_read(str(held.path))
+            with recorded_pin(job.model_path, text_only=True) as pinned:
+                pieces = vocabulary_read(str(pinned.path))
         except (VocabularyUnreadable, ArtifactMissing) as error:
             raise ApplicationError(str(error), status=HTTPStatus.NOT_FOUND) from error
         body = binary_encode({"num_tokens": len(pieces)}, [_ends(pieces), b"".join(pieces)])

@@ -20,7 +20,7 @@ from seamlessflow.control_plane.uploads.archives import archive_unpack
 from seamlessflow.control_plane.uploads.handler import ReceivedFile
 from seamlessflow.control_plane.uploads.incoming import locked
 from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.core.artifacts.places import upload_place
+from seamlessflow.core.artifacts.store_paths import upload_path
 
 MAX_NAME_LENGTH = 255
 CONTENT = "content"  # the name of an upload that is one file
@@ -46,8 +46,8 @@ def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) 
 
     Raises what `fill` raises; OSError if the disk is full or the artifact store cannot be used.
     """
-    store, place = artifact_store(), upload_place(artifact.id)
-    folder, aside = store.workspace(place), settings.INCOMING_DIR / str(artifact.id)
+    store, store_path = artifact_store(), upload_path(artifact.id)
+    folder, aside = store.workspace(store_path), settings.INCOMING_DIR / str(artifact.id)
     try:
         aside.mkdir()
         with locked(aside):
@@ -60,13 +60,13 @@ def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) 
         shutil.rmtree(aside, ignore_errors=True)
         raise
     try:
-        store.keep(place)
-        artifact.uri = store.url_of(place if artifact.is_archive else f"{place}/{CONTENT}")
+        store.keep(store_path)
+        artifact.uri = store.url_of(store_path if artifact.is_archive else f"{store_path}/{CONTENT}")
         with transaction.atomic():
             _record(artifact, author)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        store.remove(place)
+        store.remove(store_path)
         raise
     return artifact
 

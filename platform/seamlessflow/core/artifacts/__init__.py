@@ -1,1 +1,1 @@
-"""What the artifact store holds, and how it is named: versions, checkpoints, uploads and exported trajectories."""
+"""The contents of the artifact store and their names: versions, checkpoints, uploads and exported trajectories."""

@@ -1,11 +1,11 @@
 """This host's copies of bundles from an object store, shared by all its processes and bounded in bytes.
 
-Layout below the cache's folder: `files/<place>` and `text/<place>` are the copies (the second kind without weights),
-`entries/<key>.json` says what each copy is and when it was last used (its time of change), `locks/<key>` is locked
-shared by those who use a copy and exclusively by the one who makes or removes it, `arriving/<key>` is a copy that is
-not whole yet. Invariants: a copy has its name only once it is whole and proven, and an entry only then says so; the
-entries' bytes, with those that are arriving, never exceed the bound; nothing in use is removed. The kernel releases the
-locks of a killed process, and what it left under `arriving` is removed by the next one.
+Layout below the cache's folder: `files/<store_path>` and `text/<store_path>` are the copies (the second kind without
+weights), `entries/<key>.json` says what each copy is and when it was last used (its time of change), `locks/<key>` is
+locked shared by those who use a copy and exclusively by the one who makes or removes it, `arriving/<key>` is a copy
+that is not whole yet. Invariants: a copy has its name only once it is whole and proven, and an entry only then says so;
+the entries' bytes, with those that are arriving, never exceed the bound; nothing in use is removed. The kernel releases
+the locks of a killed process, and its files under `arriving` are removed by the next one.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from seamlessflow.runtime.artifacts.store import Held, StoreError
+from seamlessflow.runtime.artifacts.store import PinnedFiles, StoreError
 
 FILES, TEXT = "files", "text"
 # A folder without an entry is a bundle that its writer has not kept yet, unless that writer was killed.
@@ -35,10 +35,10 @@ class CacheFull(StoreError):
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
-    place: str
+    store_path: str = msgspec.field(name="place")
     digest: str  # of the bundle's index
     num_bytes: int
-    is_whole: bool  # False: room that is reserved for a copy on its way
+    is_whole: bool  # False: space that is reserved for a copy on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Known:
 
 
 def default_max_bytes(folder: Path) -> int:
-    """Return half of the disk that will hold the folder."""
+    """Return half of the folder's disk."""
     while not folder.exists():
         folder = folder.parent
     return int(shutil.disk_usage(folder).total * SHARE_OF_DISK)
@@ -63,50 +63,54 @@ class NodeCache:
             (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self._leftovers_remove()
 
-    def path(self, place: str, *, tree: str = FILES) -> Path:
-        return self.folder / tree / place
+    def path(self, store_path: str, *, tree: str = FILES) -> Path:
+        return self.folder / tree / store_path
 
-    def hold(
-        self, place: str, *, digest: str, num_bytes: int, fill: Callable[[Path], None], tree: str = FILES
-    ) -> Held:
+    def pin(
+        self, store_path: str, *, digest: str, num_bytes: int, fill: Callable[[Path], None], tree: str = FILES
+    ) -> PinnedFiles:
         """Return the copy of a bundle, which `fill` writes into an empty folder if this host has none.
 
         Of several processes that want the same copy one makes it, and the others wait. Raises CacheFull, and whatever
         `fill` raises; then there is no copy.
         """
-        key = _key(tree, place)
+        key = _key(tree, store_path)
         while True:
             lock = self._lock(key, fcntl.LOCK_SH)
             assert lock is not None
             if self._is_copy(key, digest):
                 os.utime(self._entry_path(key))
-                return Held(self.path(place, tree=tree), partial(os.close, lock))
+                return PinnedFiles(self.path(store_path, tree=tree), partial(os.close, lock))
             os.close(lock)
             with self._exclusive(key):
                 if not self._is_copy(key, digest):
-                    entry = _Entry(tree=tree, place=place, digest=digest, num_bytes=num_bytes, is_whole=False)
+                    entry = _Entry(
+                        tree=tree, store_path=store_path, digest=digest, num_bytes=num_bytes, is_whole=False
+                    )
                     self._make(key, entry, fill)
 
-    def adopt(self, place: str, *, digest: str, num_bytes: int) -> None:
-        """Take what this host has written at a place for its copy; make room for it if that is possible."""
-        key = _key(FILES, place)
+    def adopt(self, store_path: str, *, digest: str, num_bytes: int) -> None:
+        """Take the files that this host has written at a store path as its copy; evict others for them if possible."""
+        key = _key(FILES, store_path)
         with self._exclusive(key), self._room():
-            entry = _Entry(tree=FILES, place=place, digest=digest, num_bytes=num_bytes, is_whole=True)
+            entry = _Entry(
+                tree=FILES, store_path=store_path, digest=digest, num_bytes=num_bytes, is_whole=True
+            )
             self._evict(num_bytes, sparing=key)
             self._write(key, entry)
 
-    def forget(self, place: str) -> None:
-        """Remove the copies of a place, and of all below it, that are not in use."""
+    def forget(self, store_path: str) -> None:
+        """Remove the copies of a store path, and of all below it, that are not in use."""
         for known in self._known():
-            if known.entry.place == place or known.entry.place.startswith(f"{place}/"):
+            if known.entry.store_path == store_path or known.entry.store_path.startswith(f"{store_path}/"):
                 self._remove(known.key, known.entry)
 
     def num_bytes(self) -> int:
         return sum(known.entry.num_bytes for known in self._known())
 
     def _make(self, key: str, entry: _Entry, fill: Callable[[Path], None]) -> None:
-        """Make a copy. The caller holds its lock, so whatever arrives under this key is a leftover."""
-        arriving, target = self.folder / "arriving" / key, self.path(entry.place, tree=entry.tree)
+        """Make a copy. The caller has its lock, so whatever arrives under this key is a leftover."""
+        arriving, target = self.folder / "arriving" / key, self.path(entry.store_path, tree=entry.tree)
         with self._room():
             self._evict(entry.num_bytes, sparing=key, is_needed=True)
             self._write(key, entry)
@@ -130,11 +134,11 @@ class NodeCache:
             entry is not None
             and entry.is_whole
             and entry.digest == digest
-            and self.path(entry.place, tree=entry.tree).is_dir()
+            and self.path(entry.store_path, tree=entry.tree).is_dir()
         )
 
     def _evict(self, num_bytes: int, *, sparing: str, is_needed: bool = False) -> None:
-        """Remove the copies that were used longest ago until there is room. The caller holds the room's lock."""
+        """Remove the copies that were used longest ago until there is space. The caller has the lock of the space."""
         known = sorted((one for one in self._known() if one.key != sparing), key=lambda one: one.used_at)
         total = num_bytes + sum(one.entry.num_bytes for one in known)
         for one in known:
@@ -144,7 +148,7 @@ class NodeCache:
                 total -= one.entry.num_bytes
         if total > self.max_bytes and is_needed:
             raise CacheFull(
-                f"the cache in {self.folder} has no room for {num_bytes} bytes: {total - num_bytes} of its "
+                f"the cache in {self.folder} has no space for {num_bytes} bytes: {total - num_bytes} of its "
                 f"{self.max_bytes} bytes are in use; raise SEAMLESSFLOW_CACHE_BYTES"
             )
 
@@ -155,7 +159,7 @@ class NodeCache:
             return False
         try:
             self._entry_path(key).unlink(missing_ok=True)
-            shutil.rmtree(self.path(entry.place, tree=entry.tree), ignore_errors=True)
+            shutil.rmtree(self.path(entry.store_path, tree=entry.tree), ignore_errors=True)
             shutil.rmtree(self.folder / "arriving" / key, ignore_errors=True)
             (self.folder / "locks" / key).unlink(missing_ok=True)
         finally:
@@ -216,7 +220,7 @@ class NodeCache:
             os.close(descriptor)  # it was removed with its copy while we waited
 
     def _leftovers_remove(self) -> None:
-        """Remove what killed processes left: copies on their way, and bundles that nobody kept."""
+        """Remove what killed processes left: copies on their way, and bundles that were never kept."""
         for arriving in (self.folder / "arriving").iterdir():
             lock = self._lock(arriving.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if lock is not None:
@@ -225,7 +229,7 @@ class NodeCache:
                 if entry is not None and not entry.is_whole:
                     self._entry_path(arriving.name).unlink(missing_ok=True)
                 os.close(lock)
-        kept = {known.entry.place for known in self._known()}
+        kept = {known.entry.store_path for known in self._known()}
         for pattern in ("*/versions/*", "*/checkpoints/*", "uploads/*", "*/trajectories"):
             for folder in self.path("").glob(pattern):
                 if (
@@ -242,8 +246,8 @@ def _age_s(path: Path) -> float:
         return 0.0
 
 
-def _key(tree: str, place: str) -> str:
-    return f"{tree}-{hashlib.sha256(place.encode()).hexdigest()[:32]}"
+def _key(tree: str, store_path: str) -> str:
+    return f"{tree}-{hashlib.sha256(store_path.encode()).hexdigest()[:32]}"
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

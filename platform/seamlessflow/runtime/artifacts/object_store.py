@@ -1,8 +1,8 @@
 """An artifact store of objects, behind fsspec: S3 and what speaks its protocol.
 
-A bundle `<place>` is the object `<place>/whole.json` (`core.artifacts.index`) and the files that it names under
-`<place>/<upload>/`. Files are digested while they are sent, and again while they are received. Credentials come from
-the environment of the process, where the client library finds them; they are in no URL and in no message.
+A bundle `<store_path>` is the object `<store_path>/whole.json` (`core.artifacts.index`) and the files that it names
+under `<store_path>/<upload>/`. Files are digested while they are sent, and again while they are received. Credentials
+come from the environment of the process, where the client library finds them; they are in no URL and in no message.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from seamlessflow.core.artifacts.index import (
     index_digest,
     index_encode,
 )
-from seamlessflow.core.artifacts.places import bundle_of, place_of_url, place_url
+from seamlessflow.core.artifacts.store_paths import bundle_of, path_of_url, url_of_path
 from seamlessflow.runtime.artifacts.node_cache import FILES, TEXT, NodeCache
 from seamlessflow.runtime.artifacts.store import (
     ArtifactDamaged,
     ArtifactMissing,
-    Held,
+    PinnedFiles,
     StoreError,
     facts_differ,
 )
@@ -58,20 +58,20 @@ class ObjectStore:
     def url(self) -> str:
         return self._url
 
-    def place_of(self, url: str) -> str | None:
-        return place_of_url(self._url, url)
+    def path_of(self, url: str) -> str | None:
+        return path_of_url(self._url, url)
 
-    def url_of(self, place: str) -> str:
-        return place_url(self._url, place)
+    def url_of(self, store_path: str) -> str:
+        return url_of_path(self._url, store_path)
 
-    def workspace(self, place: str) -> Path:
-        return self._cache.path(place)
+    def workspace(self, store_path: str) -> Path:
+        return self._cache.path(store_path)
 
     def keep(self, bundle: str, *, expected: Mapping[str, str] | None = None) -> None:
         folder = self.workspace(bundle)
         found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         known = self._index(bundle)
-        if known is not None and _holds(known[0], found):
+        if known is not None and _contains(known[0], found):
             raw, index = known[1], known[0]  # an earlier process sent it and died before it could say so
         else:
             index = self._send(bundle, found)
@@ -81,36 +81,36 @@ class ObjectStore:
         self._call(self._objects.pipe_file, self._name(bundle, INDEX_NAME), raw)
         self._cache.adopt(bundle, digest=index_digest(raw), num_bytes=index.num_bytes)
 
-    def hold(self, place: str, *, text_only: bool = False) -> Held:
-        bundle, inner = bundle_of(place)
+    def pin(self, store_path: str, *, text_only: bool = False) -> PinnedFiles:
+        bundle, inner = bundle_of(store_path)
         found = self._index(bundle)
         if found is None:
             raise ArtifactMissing(f"{self.url_of(bundle)} does not exist")
         index, raw = found
         wanted = {name: one for name, one in index.files.items() if not text_only or _is_text(name)}
-        held = self._cache.hold(
+        pinned = self._cache.pin(
             bundle,
             tree=TEXT if text_only else FILES,
             digest=index_digest(raw),
             num_bytes=sum(file.num_bytes for file in wanted.values()),
             fill=lambda target: self._receive(bundle, index.upload, wanted, target),
         )
-        held.path = held.path / inner if inner else held.path
-        if not held.path.exists():
-            held.release()
-            raise ArtifactMissing(f"{self.url_of(place)} does not exist")
-        return held
+        pinned.path = pinned.path / inner if inner else pinned.path
+        if not pinned.path.exists():
+            pinned.release()
+            raise ArtifactMissing(f"{self.url_of(store_path)} does not exist")
+        return pinned
 
-    def exists(self, place: str) -> bool:
-        bundle, inner = bundle_of(place)
+    def exists(self, store_path: str) -> bool:
+        bundle, inner = bundle_of(store_path)
         found = self._index(bundle)
         if found is None or not inner:
             return found is not None
         return any(name == inner or name.startswith(f"{inner}/") for name in found[0].files)
 
-    def names(self, place: str) -> list[str]:
-        above = f"{self._name(place)}/"
-        found = (name.removeprefix(above) for name in self._below(place))
+    def names(self, store_path: str) -> list[str]:
+        above = f"{self._name(store_path)}/"
+        found = (name.removeprefix(above) for name in self._below(store_path))
         parts = [PurePosixPath(name).parts for name in found]
         return sorted(part[0] for part in parts if len(part) == 2 and part[1] == INDEX_NAME)
 
@@ -147,19 +147,19 @@ class ObjectStore:
         own = index_encode(BundleIndex(upload=upload, files=files))
         self._call(self._objects.pipe_file, self._name(target, INDEX_NAME), own)
 
-    def remove(self, place: str) -> None:
-        objects = self._below(place)
+    def remove(self, store_path: str) -> None:
+        objects = self._below(store_path)
         indexes = [name for name in objects if PurePosixPath(name).name == INDEX_NAME]
         for doomed in (indexes, [name for name in objects if name not in set(indexes)]):
             if doomed:
                 self._call(self._objects.rm, doomed)
-        self._cache.forget(place)
+        self._cache.forget(store_path)
 
-    def leftovers_remove(self, place: str) -> int:
+    def leftovers_remove(self, store_path: str) -> int:
         """Remove uploads that no index names and that nothing was added to for ten minutes."""
         known: dict[str, str] = {}
         doomed = []
-        for name, facts in self._below(place).items():
+        for name, facts in self._below(store_path).items():
             parts = PurePosixPath(name.removeprefix(self._root + "/")).parts
             bundle, rest = bundle_of("/".join(parts))
             upload = PurePosixPath(rest).parts[0] if rest else ""
@@ -223,10 +223,10 @@ class ObjectStore:
         except InvalidIndex as error:
             raise ArtifactDamaged(f"{self.url_of(bundle)} cannot be read: {error}") from error
 
-    def _below(self, place: str) -> dict[str, Any]:
-        """Return the objects of a place, with what the store says of each."""
+    def _below(self, store_path: str) -> dict[str, Any]:
+        """Return the objects below a store path, with the store's facts about each."""
         try:
-            found: dict[str, Any] = self._call(self._objects.find, self._name(place), detail=True)
+            found: dict[str, Any] = self._call(self._objects.find, self._name(store_path), detail=True)
         except ArtifactMissing:
             return {}
         return found
@@ -245,7 +245,7 @@ class ObjectStore:
             raise StoreError(f"the artifact store {self._url} cannot be used: {error}") from error
 
 
-def _holds(index: BundleIndex, found: Mapping[str, Path]) -> bool:
+def _contains(index: BundleIndex, found: Mapping[str, Path]) -> bool:
     """Whether an index has these very files."""
     if {name: one.num_bytes for name, one in index.files.items()} != {
         name: path.stat().st_size for name, path in found.items()

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from seamlessflow.runtime.artifacts.opening import store_open
-from seamlessflow.runtime.artifacts.store import ArtifactMissing, Held
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, PinnedFiles
 
 
-def recorded_hold(root_url: str, recorded: str, *, text_only: bool = False) -> Held:
+def recorded_pin(root_url: str, recorded: str, *, text_only: bool = False) -> PinnedFiles:
     """Return the files on this host. `root_url` is asked for only if `recorded` is a URL.
 
     Raises ArtifactMissing, StoreError, InvalidRoot.
@@ -14,9 +14,9 @@ def recorded_hold(root_url: str, recorded: str, *, text_only: bool = False) -> H
     if recorded.startswith("/"):
         if not Path(recorded).exists():
             raise ArtifactMissing(f"{recorded} does not exist")
-        return Held(Path(recorded))
+        return PinnedFiles(Path(recorded))
     store = store_open(root_url)
-    place = store.place_of(recorded)
-    if place is None:
+    store_path = store.path_of(recorded)
+    if store_path is None:
         raise ArtifactMissing(f"{recorded} is not in the artifact store {store.url}")
-    return store.hold(place, text_only=text_only)
+    return store.pin(store_path, text_only=text_only)

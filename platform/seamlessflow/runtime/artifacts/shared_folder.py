@@ -1,7 +1,7 @@
-"""An artifact store in a folder: on the only host, or on a file system that all hosts share.
+"""An artifact store in a folder: on the only host, or on a file system that all hosts mount.
 
-Files are used where they are, so nothing is ever copied to be read. Writers rename whole folders into place; removals
-rename them aside first. So a name is whole or absent.
+Files are used where they are, so nothing is ever copied to be read. Writers rename whole folders to their final path;
+removals rename them aside first. So a name is whole or absent.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from seamlessflow.runtime.artifacts.store import ArtifactMissing, Held
+from seamlessflow.runtime.artifacts.store import ArtifactMissing, PinnedFiles
 
 ASIDE = ".deleting-"
 CHUNK_BYTES = 4 * 1024**2
@@ -26,7 +26,7 @@ class SharedFolder:
     def url(self) -> str:
         return self._folder.as_uri()
 
-    def place_of(self, url: str) -> str | None:
+    def path_of(self, url: str) -> str | None:
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -40,27 +40,27 @@ class SharedFolder:
         is_below = path.is_relative_to(self._folder) and path != self._folder
         return path.relative_to(self._folder).as_posix() if is_below else None
 
-    def url_of(self, place: str) -> str:
-        return self.workspace(place).as_uri()
+    def url_of(self, store_path: str) -> str:
+        return self.workspace(store_path).as_uri()
 
-    def workspace(self, place: str) -> Path:
-        return self._folder / place
+    def workspace(self, store_path: str) -> Path:
+        return self._folder / store_path
 
     def keep(self, bundle: str, *, expected: Mapping[str, str] | None = None) -> None:
         """Nothing to do: writers rename whole folders into the store, with the digests of what they wrote."""
 
-    def hold(self, place: str, *, text_only: bool = False) -> Held:
-        path = self.workspace(place)
+    def pin(self, store_path: str, *, text_only: bool = False) -> PinnedFiles:
+        path = self.workspace(store_path)
         if not path.exists():
             raise ArtifactMissing(f"{path} does not exist")
-        return Held(path)
+        return PinnedFiles(path)
 
-    def exists(self, place: str) -> bool:
-        return self.workspace(place).exists()
+    def exists(self, store_path: str) -> bool:
+        return self.workspace(store_path).exists()
 
-    def names(self, place: str) -> list[str]:
+    def names(self, store_path: str) -> list[str]:
         try:
-            found = sorted(entry.name for entry in self.workspace(place).iterdir() if entry.is_dir())
+            found = sorted(entry.name for entry in self.workspace(store_path).iterdir() if entry.is_dir())
         except FileNotFoundError:
             return []
         return [name for name in found if not name.startswith(".")]
@@ -103,16 +103,16 @@ class SharedFolder:
                 break
             _sync(above)
 
-    def remove(self, place: str) -> None:
-        path = self.workspace(place)
+    def remove(self, store_path: str) -> None:
+        path = self.workspace(store_path)
         aside = path.with_name(f"{ASIDE}{path.name}")
         _delete(aside)  # left by an interrupted removal
         if path.exists():
             path.rename(aside)
             _delete(aside)
 
-    def leftovers_remove(self, place: str) -> int:
-        doomed = list(self.workspace(place).glob(".*"))  # hidden names, so nobody reads them
+    def leftovers_remove(self, store_path: str) -> int:
+        doomed = list(self.workspace(store_path).glob(".*"))  # hidden names, which are never read
         for path in doomed:
             _delete(path)
         return len(doomed)

@@ -1,9 +1,9 @@
 """What every artifact store offers, wherever it keeps its files.
 
-Processes write and read ordinary local files: a bundle is written in `workspace`, made part of the store by `keep`, and
-read in the folder that `hold` returns. In a folder that hosts share all three are the same place and nothing is copied.
-In an object store `keep` uploads and `hold` downloads to this host's cache. Invariant: a bundle is whole or absent, and
-no byte is handed out that differs from what was kept.
+Processes write and read ordinary local files: a bundle is written in `workspace`, added to the store by `keep`, and
+read in the folder that `pin` returns. In a folder that all hosts mount, all three are the same folder and nothing is
+copied. In an object store `keep` uploads and `pin` downloads to this host's cache. Invariant: a bundle is whole or
+absent, and no byte is handed out that differs from the kept one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +23,12 @@ class ArtifactMissing(StoreError, FileNotFoundError):
 
 
 class ArtifactDamaged(StoreError):
-    """What was read differs from what was kept."""
+    """The bytes that were read differ from those that were kept."""
 
 
 @dataclass(slots=True)
-class Held:
-    """A bundle's files on this host, which stay there until `release`, or until nobody refers to this any more."""
+class PinnedFiles:
+    """A bundle's files on this host, which stay there until `release`, or until the last reference to this is gone."""
 
     path: Path  # the bundle's folder, or the file or folder in it that was asked for
     _release: Callable[[], None] | None = None
@@ -49,7 +49,7 @@ class Held:
 
 
 class ArtifactStore(Protocol):
-    """A place is a relative name (`core.artifacts.places`). Every method may raise StoreError."""
+    """A store path is a relative name (`core.artifacts.store_paths`). Every method may raise StoreError."""
 
     @property
     def url(self) -> str: ...
@@ -59,34 +59,34 @@ class ArtifactStore(Protocol):
         """Whether files are used where they are, in a folder that all hosts see."""
         ...
 
-    def place_of(self, url: str) -> str | None:
-        """Return the place of a URL in this store; None for anything else, whatever links or `..` it holds."""
+    def path_of(self, url: str) -> str | None:
+        """Return the store path of a URL in this store; None for anything else, whatever links or `..` it has."""
         ...
 
-    def url_of(self, place: str) -> str: ...
+    def url_of(self, store_path: str) -> str: ...
 
-    def workspace(self, place: str) -> Path:
-        """Return where this host writes a place. The folder need not exist."""
+    def workspace(self, store_path: str) -> Path:
+        """Return the folder in which this host writes a store path. The folder need not exist."""
         ...
 
     def keep(self, bundle: str, *, expected: Mapping[str, str] | None = None) -> None:
-        """Make what lies in the bundle's workspace part of the store, in place of an earlier one.
+        """Add the bundle's workspace to the store; it replaces an earlier one.
 
         `expected`: the SHA-256 of files as their writer computed them. Raises ArtifactDamaged if one differs.
         """
         ...
 
-    def hold(self, place: str, *, text_only: bool = False) -> Held:
-        """Return a place's files on this host. Raises ArtifactMissing, ArtifactDamaged.
+    def pin(self, store_path: str, *, text_only: bool = False) -> PinnedFiles:
+        """Return a store path's files on this host. Raises ArtifactMissing, ArtifactDamaged.
 
         `text_only`: without weights, for readers of configuration and tokenizer.
         """
         ...
 
-    def exists(self, place: str) -> bool: ...
+    def exists(self, store_path: str) -> bool: ...
 
-    def names(self, place: str) -> list[str]:
-        """Return the names of the whole bundles directly below a place."""
+    def names(self, store_path: str) -> list[str]:
+        """Return the names of the whole bundles directly below a store path."""
         ...
 
     def entries(self) -> list[str]:
@@ -105,12 +105,13 @@ class ArtifactStore(Protocol):
         """Make a bundle of another's files, with new bytes for some. Raises ArtifactMissing if that one goes away."""
         ...
 
-    def remove(self, place: str) -> None:
-        """Remove a bundle, or all bundles below a place. Repeatable; nobody sees half of a bundle meanwhile."""
+    def remove(self, store_path: str) -> None:
+        """Remove a bundle, or all bundles below a store path. Repeatable; no reader sees half of a bundle meanwhile."""
         ...
 
-    def leftovers_remove(self, place: str) -> int:
-        """Remove what killed writers left below a place that nobody writes any more. Returns how much was found."""
+    def leftovers_remove(self, store_path: str) -> int:
+        """Remove the files that killed writers left below a store path without a writer. Returns how many were
+        found."""
         ...
 
 

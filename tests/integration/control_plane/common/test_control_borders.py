@@ -27,7 +27,7 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.worker_protocol import urls as worker_urls
-from seamlessflow.core.artifacts.places import upload_place
+from seamlessflow.core.artifacts.store_paths import upload_path
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, MetricReport
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
@@ -184,10 +184,10 @@ def test_a_member_cannot_register_machines_or_use_the_project_of_another(cast: C
 
 
 def test_a_spec_cannot_use_an_artifact_of_another_project(cast: Cast) -> None:
-    place = upload_place(uuid4())
-    shutil.copytree(cast.model, artifact_store().workspace(place))
+    store_path = upload_path(uuid4())
+    shutil.copytree(cast.model, artifact_store().workspace(store_path))
     artifact = Artifact.objects.create(
-        project=cast.owner.project, name="model", uri=artifact_store().url_of(place), is_archive=True, num_bytes=1,
+        project=cast.owner.project, name="model", uri=artifact_store().url_of(store_path), is_archive=True, num_bytes=1,
         sha256="0" * 64,
     )  # fmt: skip
     source = f"artifact://{show_id(IdKind.ARTIFACT, artifact.id)}"

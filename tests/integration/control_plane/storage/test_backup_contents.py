@@ -15,7 +15,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.storage.backups.record import record_read
 from seamlessflow.control_plane.storage.backups.restoring import (
     _missing_handle,
-    _places_move,
+    _paths_move,
     manifest_read,
 )
 from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staging
@@ -110,7 +110,7 @@ def test_paths_are_changed_to_the_new_store(cast: Cast) -> None:
     root = settings.ARTIFACT_ROOT.resolve()
     Job.objects.filter(id=job.id).update(model_path=f"{root}/uploads/x/content")
 
-    _places_move(str(root), "/elsewhere/a store")
+    _paths_move(str(root), "/elsewhere/a store")
 
     assert (
         PolicyVersion.objects.get(job=job, version=1).uri

@@ -22,7 +22,7 @@ from seamlessflow.control_plane.storage.measuring import _checkpoints_stored
 from seamlessflow.control_plane.trajectories.models import Batch
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services import artifact_fill
-from seamlessflow.core.artifacts.places import checkpoint_place, job_place, upload_place, version_place
+from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, upload_path, version_path
 from seamlessflow.core.backup.manifest import FILES_NAME, Manifest, StoredFile
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, model_folder
@@ -63,14 +63,14 @@ def uploaded_model(cast: Cast) -> str:
     return f"artifact://{show_id(IdKind.ARTIFACT, artifact_fill(made, fill, 'olga').id)}"
 
 
-def keep(place: str, files: dict[str, str]) -> str:
+def keep(store_path: str, files: dict[str, str]) -> str:
     store = artifact_store()
     for name, text in files.items():
-        path = store.workspace(place) / name
+        path = store.workspace(store_path) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    store.keep(place)
-    return store.url_of(place)
+    store.keep(store_path)
+    return store.url_of(store_path)
 
 
 def trained(cast: Cast) -> Job:
@@ -78,11 +78,11 @@ def trained(cast: Cast) -> Job:
     job = cast.job(model={"source": uploaded_model(cast), "max_model_len": 64})
     for number in (1, 2, 3):
         manifest = json.dumps({"job_id": str(job.id), "version": number, "shards": {}})
-        url = keep(version_place(job.id, number), {"manifest.json": manifest, "shard": f"weights {number}"})
+        url = keep(version_path(job.id, number), {"manifest.json": manifest, "shard": f"weights {number}"})
         PolicyVersion.objects.create(
             project=job.project, job=job, version=number, batch_number=number, uri=url, num_bytes=9
         )
-    keep(checkpoint_place(job.id, 3), {"progress.json": PROGRESS, "state/optimizer": OPTIMIZER})
+    keep(checkpoint_path(job.id, 3), {"progress.json": PROGRESS, "state/optimizer": OPTIMIZER})
     Job.objects.filter(id=job.id).update(state="cancelled", latest_version=3, published_batch=3)
     return Job.objects.get(id=job.id)
 
@@ -132,7 +132,7 @@ def test_retention_and_measuring_work_on_objects(in_objects: Cast) -> None:
     assert versions_prune_job(job_id=job.id, keep=1) == 2
 
     store = artifact_store()
-    assert [store.exists(version_place(job.id, number)) for number in (1, 2, 3)] == [False, False, True]
+    assert [store.exists(version_path(job.id, number)) for number in (1, 2, 3)] == [False, False, True]
 
 
 def test_a_job_continues_another_by_copies_inside_the_store(in_objects: Cast) -> None:
@@ -142,13 +142,13 @@ def test_a_job_continues_another_by_copies_inside_the_store(in_objects: Cast) ->
         train={"num_updates": 2, "continue_from": show_id(IdKind.JOB, older.id)},
     )
     store = artifact_store()
-    store.remove(job_place(older.id))
+    store.remove(job_path(older.id))
 
     version = PolicyVersion.objects.get(job=job, version=1)
-    place = store.place_of(version.uri)
-    assert place == version_place(job.id, 1)
-    assert b"".join(store.read(place, "shard")) == b"weights 3"
-    progress = json.loads(b"".join(store.read(checkpoint_place(job.id, 0), "progress.json")))
+    store_path = store.path_of(version.uri)
+    assert store_path == version_path(job.id, 1)
+    assert b"".join(store.read(store_path, "shard")) == b"weights 3"
+    progress = json.loads(b"".join(store.read(checkpoint_path(job.id, 0), "progress.json")))
     assert (progress["batch_number"], progress["version"], progress["optimizer_step"]) == (0, 1, 3)
 
 
@@ -162,14 +162,14 @@ def test_a_back_up_copies_the_objects_and_a_restore_brings_them_back(
     with staging(store):
         record = record_read()
         staged = checkpoints_stage(store, record.live)
-        store.remove(checkpoint_place(job.id, 3))  # its trainer goes on
+        store.remove(checkpoint_path(job.id, 3))  # its trainer goes on
         files = _files_copy(_plan(record, store, staged), store, folder / FILES_NAME, said.append)
     (artifact,) = Artifact.objects.all()
-    kept = {upload_place(artifact.id), version_place(job.id, 3), checkpoint_place(job.id, 3)}
-    assert all(any(file.path.startswith(f"{place}/") for file in files) for place in kept)
+    kept = {upload_path(artifact.id), version_path(job.id, 3), checkpoint_path(job.id, 3)}
+    assert all(any(file.path.startswith(f"{store_path}/") for file in files) for store_path in kept)
     assert not [name for name in store.entries() if name.startswith(".")], "nothing staged is left"
-    for place in (job_place(job.id), "uploads"):
-        store.remove(place)
+    for store_path in (job_path(job.id), "uploads"):
+        store.remove(store_path)
     assert store.entries() == []
 
     manifest = Manifest(
@@ -180,6 +180,6 @@ def test_a_back_up_copies_the_objects_and_a_restore_brings_them_back(
     )
     files_restore(folder, store, manifest, said.append)
 
-    assert all(store.exists(place) for place in kept)
-    assert b"".join(store.read(checkpoint_place(job.id, 3), "state/optimizer")) == OPTIMIZER.encode()
+    assert all(store.exists(store_path) for store_path in kept)
+    assert b"".join(store.read(checkpoint_path(job.id, 3), "state/optimizer")) == OPTIMIZER.encode()
     assert UUID(store.entries()[0]) == job.id

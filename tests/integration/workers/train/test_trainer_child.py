@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load
 
 from seamlessflow.control_plane.jobs.continued_files import checkpoint_take, version_take
-from seamlessflow.core.artifacts.places import checkpoint_place, job_place, version_place
+from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, version_path
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.protocol.child import (
     EXIT_INPUT_FAULT,
@@ -330,10 +330,10 @@ def test_a_job_that_continues_another_goes_on_with_its_optimizer(
 ) -> None:
     """Its first batches are the other one's fifth and sixth: the weights must be the same, bit for bit."""
     store, older = store_open((folder / "artifacts").as_uri()), UUID(int=99)
-    shutil.copytree(finished.folder / "artifacts" / str(JOB), store.workspace(job_place(older)))
-    place, digest = version_take(store, version_place(older, CHECKPOINT_EVERY), JOB)
-    checkpoint_take(store, checkpoint_place(older, CHECKPOINT_EVERY), JOB)
-    weights = store.workspace(place)
+    shutil.copytree(finished.folder / "artifacts" / str(JOB), store.workspace(job_path(older)))
+    store_path, digest = version_take(store, version_path(older, CHECKPOINT_EVERY), JOB)
+    checkpoint_take(store, checkpoint_path(older, CHECKPOINT_EVERY), JOB)
+    weights = store.workspace(store_path)
     assert manifest_digest((weights / MANIFEST_NAME).read_bytes()) == digest
     assert manifest_read(weights).version == 1
     spec = make_spec(num_updates=2, checkpoint_every_updates=CHECKPOINT_EVERY)

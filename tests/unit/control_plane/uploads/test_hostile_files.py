@@ -22,7 +22,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.uploads import archives, services
 from seamlessflow.control_plane.uploads.archives import archive_unpack
 from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.core.artifacts.places import upload_place
+from seamlessflow.core.artifacts.store_paths import upload_path
 
 MEBIBYTE = 1024**2
 GIANT = 128 * MEBIBYTE
@@ -205,7 +205,7 @@ def test_every_file_and_folder_is_on_the_disk_before_an_upload_is_published(
     monkeypatch.setattr(services, "_record", lambda *_: None)
     monkeypatch.setattr(services, "transaction", SimpleNamespace(atomic=nullcontext))
     artifact = Artifact(name="a", is_archive=True, sha256="0" * 64)
-    published = settings.ARTIFACT_ROOT / upload_place(artifact.id)
+    published = settings.ARTIFACT_ROOT / upload_path(artifact.id)
     before: set[int] = set()
 
     def fsync(descriptor: int) -> None:

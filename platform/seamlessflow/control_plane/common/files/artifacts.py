@@ -4,7 +4,7 @@ from django.conf import settings
 
 from seamlessflow.runtime.artifacts import recorded
 from seamlessflow.runtime.artifacts.opening import store_open
-from seamlessflow.runtime.artifacts.store import ArtifactStore, Held
+from seamlessflow.runtime.artifacts.store import ArtifactStore, PinnedFiles
 
 
 def artifact_store() -> ArtifactStore:
@@ -18,6 +18,6 @@ def recorded_as(place: str) -> str:
     return str(store.workspace(place)) if store.is_local else store.url_of(place)
 
 
-def recorded_hold(words: str, *, text_only: bool = False) -> Held:
+def recorded_pin(words: str, *, text_only: bool = False) -> PinnedFiles:
     """Return on this host what a job records. Raises ArtifactMissing, StoreError."""
-    return recorded.recorded_hold(settings.ARTIFACT_ROOT_URL, words, text_only=text_only)
+    return recorded.recorded_pin(settings.ARTIFACT_ROOT_URL, words, text_only=text_only)

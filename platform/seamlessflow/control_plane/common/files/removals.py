@@ -24,9 +24,14 @@ JOB_DELETED = f"{RemovalKind.JOB}.deleted"
 
 
 def removal_mark(
-    *, project_id: UUID, planned: PlannedRemoval, places: Iterable[str], author: str, with_event: bool = True
+    *,
+    project_id: UUID,
+    planned: PlannedRemoval,
+    store_paths: Iterable[str],
+    author: str,
+    with_event: bool = True,
 ) -> Removal:
-    """Record the removal of places in the store. Call this in the transaction that hides what is deleted."""
+    """Record the removal of store paths. Call this in the transaction that hides what is deleted."""
     removal = Removal.objects.create(
         project_id=project_id,
         kind=planned.kind,
@@ -34,7 +39,7 @@ def removal_mark(
         number=planned.number,
         name=planned.name[:255],
         num_bytes=planned.num_bytes,
-        paths=list(places),
+        paths=list(store_paths),
         reason=planned.reason,
         author=author,
     )

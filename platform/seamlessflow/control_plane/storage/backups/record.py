@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.control_plane.common.files.artifacts import artifact_store
-from seamlessflow.core.artifacts.places import bundle_of
+from seamlessflow.core.artifacts.store_paths import bundle_of
 from seamlessflow.core.backup.checkpoints import JobRecord
 from seamlessflow.core.backup.manifest import Missing
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
@@ -50,20 +50,20 @@ def record_read() -> Record:
     versions: dict[UUID, set[str]] = defaultdict(set)
     uploads, missing = set(), []
     for job_id, name, number, uri in _rows(_VERSIONS):
-        place = store.place_of(uri)
-        if place is None:
+        store_path = store.path_of(uri)
+        if store_path is None:
             continue  # the initial model, outside the store
-        if store.exists(place):
-            versions[job_id].add(bundle_of(place)[0])
+        if store.exists(store_path):
+            versions[job_id].add(bundle_of(store_path)[0])
         else:
             missing.append(
                 Missing(job_id=str(job_id), job_name=name, what=f"the weights of version {number}")
             )
     for upload_id, name, uri in _rows(_UPLOADS):
-        if (place := store.place_of(uri)) is None or not store.exists(place):
+        if (store_path := store.path_of(uri)) is None or not store.exists(store_path):
             missing.append(Missing(what=f"the upload {name!r} ({upload_id})"))
         else:
-            uploads.add(bundle_of(place)[0])
+            uploads.add(bundle_of(store_path)[0])
     kept = {job_id: frozenset(paths) for job_id, paths in versions.items()}
     return Record(live, names, kept, frozenset(uploads), tuple(missing))
 

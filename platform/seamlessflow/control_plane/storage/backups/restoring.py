@@ -25,7 +25,7 @@ from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.storage.backups.programs import database_restore
 from seamlessflow.control_plane.storage.backups.taking import Say, file_chunks, file_write, root_recorded
-from seamlessflow.core.artifacts.places import bundle_of
+from seamlessflow.core.artifacts.store_paths import bundle_of
 from seamlessflow.core.backup.manifest import (
     DUMP_NAME,
     FILES_NAME,
@@ -77,7 +77,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
         say("restoring the database")
         database_restore(folder / DUMP_NAME)
     with transaction.atomic():
-        _places_move(manifest.artifact_root, root_recorded(store))
+        _paths_move(manifest.artifact_root, root_recorded(store))
         Machine.objects.update(last_fence=F("last_fence") + FENCE_LEAP)
         paused = _missing_handle(manifest)
         event_record(
@@ -144,7 +144,7 @@ def _empty_check(root: Path, store: ArtifactStore) -> None:
         )
 
 
-def _places_move(before: str, now: str) -> None:
+def _paths_move(before: str, now: str) -> None:
     """Rewrite the absolute paths, or the URLs, in the database: both of a folder, or both of an object store."""
     if before == now:
         return
@@ -165,8 +165,8 @@ def _missing_handle(manifest: Manifest) -> dict[str, str]:
     """Pause jobs that lack files and mark missing data as deleted. Returns the paused jobs with reasons."""
     store = artifact_store()
     for version in PolicyVersion.objects.filter(deleted_at=None):
-        place = store.place_of(version.uri)
-        if place is not None and not store.exists(place):
+        store_path = store.path_of(version.uri)
+        if store_path is not None and not store.exists(store_path):
             PolicyVersion.objects.filter(id=version.id).update(deleted_at=database_now())
     paused = {}
     for missing in manifest.missing:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from seamlessflow.core.artifacts.places import checkpoint_number, checkpoint_place, checkpoints_place
+from seamlessflow.core.artifacts.store_paths import checkpoint_number, checkpoint_path, checkpoints_path
 from seamlessflow.runtime.artifacts.store import ArtifactMissing, ArtifactStore
 
 STAGED = ".back-up"
@@ -29,8 +29,8 @@ def leftover_remove(store: ArtifactStore) -> None:
     store.remove(STAGED)
 
 
-def staged_place(place: str) -> str:
-    return f"{STAGED}/{place}"
+def staged_path(store_path: str) -> str:
+    return f"{STAGED}/{store_path}"
 
 
 def checkpoints_stage(store: ArtifactStore, job_ids: Iterable[UUID]) -> dict[UUID, set[int]]:
@@ -39,16 +39,16 @@ def checkpoints_stage(store: ArtifactStore, job_ids: Iterable[UUID]) -> dict[UUI
 
 
 def _stage_job(store: ArtifactStore, job_id: UUID) -> Iterator[int]:
-    staged = set(store.names(staged_place(checkpoints_place(job_id))))
-    for name in store.names(checkpoints_place(job_id)):
+    staged = set(store.names(staged_path(checkpoints_path(job_id))))
+    for name in store.names(checkpoints_path(job_id)):
         number = checkpoint_number(name)
         if number is None:
             continue
-        place = checkpoint_place(job_id, number)
+        store_path = checkpoint_path(job_id, number)
         try:
             if name not in staged:
-                store.copy(place, staged_place(place), replaced={})
+                store.copy(store_path, staged_path(store_path), replaced={})
         except ArtifactMissing:  # its trainer is deleting it
-            store.remove(staged_place(place))
+            store.remove(staged_path(store_path))
             continue
         yield number

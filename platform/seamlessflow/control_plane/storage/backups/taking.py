@@ -26,8 +26,8 @@ from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.common.files.removals import HOLD_KEY
 from seamlessflow.control_plane.storage.backups.programs import database_dump
 from seamlessflow.control_plane.storage.backups.record import Record, record_read
-from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staged_place, staging
-from seamlessflow.core.artifacts.places import checkpoint_place, checkpoints_place, trajectories_place
+from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staged_path, staging
+from seamlessflow.core.artifacts.store_paths import checkpoint_path, checkpoints_path, trajectories_path
 from seamlessflow.core.backup.checkpoints import checkpoint_fault, fitting_checkpoints
 from seamlessflow.core.backup.manifest import (
     DUMP_NAME,
@@ -147,21 +147,21 @@ def _snapshot_taken(folder: Path, store: ArtifactStore, say: Say) -> tuple[Store
 
 
 def _plan(record: Record, store: ArtifactStore, staged: Mapping[UUID, Collection[int]]) -> _Plan:
-    bundles = {place: place for place in record.uploads}
+    bundles = {store_path: store_path for store_path in record.uploads}
     for job_id in record.names:
-        bundles |= {place: place for place in record.versions.get(job_id, ())}
-        bundles[trajectories_place(job_id)] = trajectories_place(job_id)
+        bundles |= {store_path: store_path for store_path in record.versions.get(job_id, ())}
+        bundles[trajectories_path(job_id)] = trajectories_path(job_id)
         job = record.live.get(job_id)
         if job is None:
-            names = store.names(checkpoints_place(job_id))
-            bundles |= {one: one for one in (f"{checkpoints_place(job_id)}/{name}" for name in names)}
+            names = store.names(checkpoints_path(job_id))
+            bundles |= {one: one for one in (f"{checkpoints_path(job_id)}/{name}" for name in names)}
         else:
             for batch in fitting_checkpoints(job, staged[job_id]):
-                place = checkpoint_place(job_id, batch)
-                bundles[place] = staged_place(place)
+                store_path = checkpoint_path(job_id, batch)
+                bundles[store_path] = staged_path(store_path)
     files = [
-        PlannedFile(source, name, f"{place}/{name}", num_bytes)
-        for place, source in sorted(bundles.items())
+        PlannedFile(source, name, f"{store_path}/{name}", num_bytes)
+        for store_path, source in sorted(bundles.items())
         for name, num_bytes in sorted(store.files(source).items())
     ]
     return _Plan(files, record.missing)

@@ -30,8 +30,8 @@ from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.session_use import SessionUse
 from seamlessflow.data_plane.turns.trajectory_manager.unclaimed import SlotKey
-from seamlessflow.runtime.artifacts.recorded import recorded_hold
-from seamlessflow.runtime.artifacts.store import Held
+from seamlessflow.runtime.artifacts.recorded import recorded_pin
+from seamlessflow.runtime.artifacts.store import PinnedFiles
 
 NUM_PROMPTS_KEPT = 256
 SESSION_BYTES = 4096  # of a session beside its tree
@@ -58,7 +58,7 @@ class LiveJob:
     pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
-    held: list[Held] = field(
+    held: list[PinnedFiles] = field(
         default_factory=list
     )  # its files, if this host has copies from a store of objects
 
@@ -346,12 +346,12 @@ def live_job(row: JobRow, *, artifact_root: str = "") -> LiveJob:
 
     `artifact_root`: where the files are that are in no folder of this host.
     """
-    spec, held = job_spec_parse(row.spec), list[Held]()
+    spec, held = job_spec_parse(row.spec), list[PinnedFiles]()
 
     def here(recorded: str, *, text_only: bool = False) -> str:
         if not recorded or recorded.startswith("/"):
             return recorded  # whoever reads it says what is wrong with it
-        held.append(recorded_hold(artifact_root, recorded, text_only=text_only))
+        held.append(recorded_pin(artifact_root, recorded, text_only=text_only))
         return str(held[-1].path)
 
     model = here(row.model_path, text_only=True)

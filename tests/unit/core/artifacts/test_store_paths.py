@@ -5,15 +5,15 @@ from uuid import UUID
 import pytest
 
 from seamlessflow.core.artifacts.index import BundleIndex, FileFacts, InvalidIndex, index_decode, index_encode
-from seamlessflow.core.artifacts.places import (
+from seamlessflow.core.artifacts.store_paths import (
     bundle_of,
     checkpoint_number,
-    checkpoint_place,
-    place_of_url,
-    place_url,
-    trajectories_place,
-    upload_place,
-    version_place,
+    checkpoint_path,
+    path_of_url,
+    trajectories_path,
+    upload_path,
+    url_of_path,
+    version_path,
 )
 
 JOB = UUID(int=1)
@@ -21,7 +21,7 @@ ROOT = "s3://bucket/a prefix"
 
 
 @pytest.mark.parametrize(
-    "bundle", [version_place(JOB, 3), checkpoint_place(JOB, 4), trajectories_place(JOB), upload_place(JOB)]
+    "bundle", [version_path(JOB, 3), checkpoint_path(JOB, 4), trajectories_path(JOB), upload_path(JOB)]
 )
 def test_whatever_is_inside_a_bundle_belongs_to_it(bundle: str) -> None:
     assert bundle_of(bundle) == (bundle, "")
@@ -29,8 +29,8 @@ def test_whatever_is_inside_a_bundle_belongs_to_it(bundle: str) -> None:
 
 
 def test_a_url_leads_back_to_its_place() -> None:
-    for place in (version_place(JOB, 3), f"{upload_place(JOB)}/with space/100%.json", "ü/ä"):
-        assert place_of_url(ROOT, place_url(ROOT, place)) == place
+    for store_path in (version_path(JOB, 3), f"{upload_path(JOB)}/with space/100%.json", "ü/ä"):
+        assert path_of_url(ROOT, url_of_path(ROOT, store_path)) == store_path
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_url_leads_back_to_its_place() -> None:
     ],
 )  # fmt: skip
 def test_urls_of_elsewhere_have_no_place(url: str) -> None:
-    assert place_of_url(ROOT, url) is None
+    assert path_of_url(ROOT, url) is None
 
 
 def test_only_batches_are_checkpoints() -> None:
