@@ -16,7 +16,7 @@ from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.groups.group_rows import OpenGroup, sessions_insert, slots_new
 from seamlessflow.data_plane.store.turns import node_rows, turn_store
-from seamlessflow.data_plane.store.turns.flush import MAX_CHUNK_BYTES, rows_store
+from seamlessflow.data_plane.store.turns.flush import rows_store
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
 from seamlessflow.data_plane.store.turns.turn_store import PendingTurn, TurnRefused, TurnWriter
 
@@ -106,11 +106,11 @@ async def test_rows_larger_than_what_is_sent_at_once_come_back_as_they_were_writ
 ) -> None:
     key = SessionKey(uuid4(), MONTH, uuid4(), uuid4())
     root, answer = turn(key)
-    said = {"role": "assistant", "content": "46 " * MAX_CHUNK_BYTES}
-    long = replace(answer, facts=replace(answer.facts, messages=[said]))
+    message = {"role": "assistant", "content": "46 " * (128 << 10)}
+    long = replace(answer, facts=replace(answer.facts, messages=[message]))
     await rows_store(connection, [root, long], set())
     (read,) = (await nodes_read(connection, [(MONTH, key.session_id)])).values()
-    assert read[1].facts.messages == [said]
+    assert read[1].facts.messages == [message]
 
 
 async def test_a_commit_that_fails_raises_and_stores_nothing(migrated_database_url: str) -> None:
