@@ -83,7 +83,7 @@ class TurnPlanner:
             return await job.recent_prompts.prompt(asked, make, is_lasting=is_lasting)
         kind = request_kind(job.text, request) if len(asked.body) > TAILS_ABOVE_BYTES else None
         if kind is None:
-            return await self._turn_prompt(job, asked)
+            return await make(asked)
         if kind in job.proven_tails:
             try:
                 prompt = await make(asked_prompt(request_of_tail(request)))
@@ -95,18 +95,6 @@ class TurnPlanner:
         prompt = await make(asked)
         if prompt.is_of_tail and len(job.proven_tails) < MAX_KINDS:
             job.proven_tails.add(kind)
-        return prompt
-
-    async def _turn_prompt(self, job: LiveJob, asked: AskedPrompt) -> Prompt:
-        """Make the prompt of a later turn, once for equal ones if that is worth the digest."""
-        is_shared = (
-            job.has_equal_turns and job.text.template.is_constant and len(asked.body) <= TAILS_ABOVE_BYTES
-        )
-        if is_shared and (kept := job.recent_turns.kept(asked)) is not None:
-            return kept
-        prompt = await self._helpers.prompt(job.job_id, asked)
-        if is_shared:
-            job.recent_turns.keep(asked, prompt)
         return prompt
 
     async def _raw_ids(self, session: LiveSession, prompt: RawPrompt) -> bytes:

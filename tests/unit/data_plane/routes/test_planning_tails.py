@@ -22,7 +22,6 @@ from seamlessflow.data_plane.turns.rendering.prompt import (
     asked_prompt,
     prompt_make,
 )
-from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from tests.fixtures.tiny_text import write_tiny_text
 
 
@@ -57,16 +56,8 @@ def conversation(num_chars: int) -> list[dict[str, Any]]:
     ]
 
 
-async def planned(
-    helpers: Helpers, *, num_chars: int, num_turns: int, has_equal_turns: bool = False, **fields: Any
-) -> list[Prompt]:
-    job: Any = SimpleNamespace(
-        job_id=uuid4(),
-        text=helpers.text,
-        proven_tails=set(),
-        has_equal_turns=has_equal_turns,
-        recent_turns=RecentPrompts(),
-    )
+async def planned(helpers: Helpers, *, num_chars: int, num_turns: int, **fields: Any) -> list[Prompt]:
+    job: Any = SimpleNamespace(job_id=uuid4(), text=helpers.text, proven_tails=set())
     planner = TurnPlanner(helpers)  # type: ignore[arg-type]
     messages = template_messages(conversation(num_chars))
     cuts = [Cut(4, "<|im_end|>"), Cut(2, "<|im_end|>")]
@@ -92,15 +83,3 @@ async def test_all_messages_follow_if_the_tail_is_not_enough(helpers: Helpers) -
     first, second = await planned(helpers, num_chars=TAILS_ABOVE_BYTES, num_turns=2)
     assert helpers.sizes == [5, 3, 5]
     assert first == second
-
-
-async def test_equal_turns_are_made_once_if_the_runner_begins_them(helpers: Helpers) -> None:
-    first, second = await planned(helpers, num_chars=80, num_turns=2, has_equal_turns=True)
-    assert first is second
-    assert helpers.sizes == [5]
-
-
-async def test_equal_turns_are_made_anew_by_a_template_that_asks_for_the_time(helpers: Helpers) -> None:
-    helpers.text.template.__dict__["is_constant"] = False
-    await planned(helpers, num_chars=80, num_turns=2, has_equal_turns=True)
-    assert helpers.sizes == [5, 5]

@@ -1,10 +1,9 @@
 """Remembers prompts of a job, so that equal ones are made once.
 
-All sessions of a group begin with the same messages, and many go on alike. `prompt` takes what a helper would receive
-and who makes it, and returns the prompt: a remembered one, or a new one that all who ask for the same meanwhile share.
-`kept` and `keep` are the same without sharing, for prompts that are rarely equal. Invariants: a prompt
-is shared only between requests of which every byte is equal; a failure is never remembered; a request that is given up
-ends the making only if nobody else waits for it; the prompts take at most `max_bytes`.
+All sessions of a group begin with the same messages. `prompt` takes the request for a helper and a function that sends
+it, and returns the prompt: a remembered one, or a new one that equal requests made meanwhile get as well. Invariants:
+a prompt goes only to requests of which every byte is equal; a failure is never remembered; a request that is given up
+ends the making only if no other one waits for it; the prompts take at most `max_bytes`.
 """
 
 import asyncio
@@ -41,26 +40,19 @@ class RecentPrompts:
     async def prompt(self, asked: AskedPrompt, make: MakePrompt, *, is_lasting: bool) -> Prompt:
         """Return the prompt. Raises what `make` raises.
 
-        is_lasting: the template writes the same at any time; otherwise only requests at the same time share a prompt.
+        is_lasting: the template writes the same at any time; otherwise only simultaneous requests get one prompt.
         """
-        if (kept := self.kept(asked)) is not None:
-            return kept
-        prompt = await self._shared(_key(asked), asked, make)
-        if is_lasting:
-            self.keep(asked, prompt)
-        return prompt
-
-    def kept(self, asked: AskedPrompt) -> Prompt | None:
-        """Return the remembered prompt of an equal request."""
-        key = _key(asked)
+        key = hashlib.blake2b(asked.body, digest_size=32).digest()
         if (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             metrics.PROMPTS_REUSED.inc()
-        return kept
+            return kept
+        prompt = await self._shared(key, asked, make)
+        if is_lasting:
+            self._keep(key, prompt)
+        return prompt
 
-    def keep(self, asked: AskedPrompt, prompt: Prompt) -> None:
-        """Remember a prompt of a template that writes the same at any time."""
-        key = _key(asked)
+    def _keep(self, key: bytes, prompt: Prompt) -> None:
         if key in self._kept or (size := _num_bytes(prompt)) > self._max_bytes:
             return
         self._kept[key] = prompt
@@ -81,11 +73,7 @@ class RecentPrompts:
             making.num_waiting -= 1
             if not making.num_waiting:
                 del self._making[key]
-                making.task.cancel()  # it is done, or nobody waits for it
-
-
-def _key(asked: AskedPrompt) -> bytes:
-    return hashlib.blake2b(asked.body, digest_size=32).digest()
+                making.task.cancel()  # it is done, or no request waits for it
 
 
 def _num_bytes(prompt: Prompt) -> int:

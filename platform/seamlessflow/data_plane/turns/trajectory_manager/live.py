@@ -54,18 +54,12 @@ class LiveJob:
     num_dataset_groups: int = 0  # groups of other jobs that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
     recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)  # of first turns
-    recent_turns: RecentPrompts = field(default_factory=RecentPrompts)  # of later ones
     pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
     held: list[PinnedFiles] = field(
         default_factory=list
     )  # its files, if this host has copies from a store of objects
-
-    @property
-    def has_equal_turns(self) -> bool:
-        """Whether equal turns of several sessions are likely: the platform's own runner begins them with one task."""
-        return self.spec.environment.name != "external"
 
     @property
     def resumes_failed(self) -> bool:
@@ -284,10 +278,11 @@ class LiveSession:
     def call_seed(self, plan: TurnPlan) -> bytes:
         """Return what the identifiers of a new turn's calls depend on; empty if they shall be random.
 
-        Sessions that ask the same give the calls of their first answers the same identifiers, so that their next turns
-        may be equal in every byte, and are rendered once. Further answers to the same prompt need other identifiers.
+        An attempt that resumes an earlier one gives the calls of its first answers the same identifiers. Then its next
+        prompts are the same even where a template writes identifiers, and get the recorded answers. Further answers to
+        the same prompt need other identifiers.
         """
-        if not self.job.has_equal_turns:
+        if not self.job.resumes_failed:
             return b""
         seed = hashlib.blake2b(plan.prompt_ids, key=self.job.job_id.bytes, digest_size=16).digest()
         is_known = self.tree.prompt_child(plan.parent, plan.digests, plan.context) is not None

@@ -1,4 +1,4 @@
-"""Which answers get equal identifiers for their calls: first answers to equal prompts, in sessions of a runner."""
+"""Which answers get equal identifiers for their calls: first answers to equal prompts, where attempts resume."""
 
 import datetime
 from pathlib import Path
@@ -20,13 +20,9 @@ from tests.fixtures.tiny_text import write_tiny_text
 QUESTION = Conversation([{"role": "user", "content": "12 + 34?"}], None, {})
 
 
-def job_of(folder: Path, environment: str) -> LiveJob:
-    model = write_tiny_text(folder / environment)
-    section = (
-        {"name": environment, "tasks": "t", "command": ["true"]}
-        if environment == "command"
-        else {"name": environment}
-    )
+def job_of(folder: Path, on_failure: str) -> LiveJob:
+    model = write_tiny_text(folder / on_failure)
+    section = {"name": "command", "tasks": "t", "command": ["true"], "on_failure": on_failure}
     spec = job_spec_parse({"name": "tiny", "model": {"source": "model"}, "environment": section})
     row = JobRow(uuid4(), uuid4(), "tiny", "running", spec.model_dump(mode="json"), model, "", "")
     return live_job(row)
@@ -52,7 +48,7 @@ def planned(session: LiveSession) -> TurnPlan:
 
 @pytest.fixture
 def job(tmp_path: Path) -> LiveJob:
-    return job_of(tmp_path, "command")
+    return job_of(tmp_path, "resume")
 
 
 def test_first_answers_to_equal_prompts_have_equal_identifiers(job: LiveJob) -> None:
@@ -81,14 +77,14 @@ def test_answers_to_a_prompt_that_was_read_back_have_others(job: LiveJob) -> Non
 
 
 def test_the_choices_of_a_request_and_other_jobs_have_others(tmp_path: Path, job: LiveJob) -> None:
-    sessions = [session_of(job), session_of(job), session_of(job_of(tmp_path / "other", "command"))]
+    sessions = [session_of(job), session_of(job), session_of(job_of(tmp_path / "other", "resume"))]
     stems = [
         stem(session, planned(session), index) for session, index in zip(sessions, (0, 1, 0), strict=True)
     ]
     assert len(set(stems)) == 3
 
 
-def test_sessions_from_outside_have_random_identifiers(tmp_path: Path) -> None:
-    job = job_of(tmp_path, "external")
+def test_answers_of_jobs_whose_attempts_begin_anew_have_random_identifiers(tmp_path: Path) -> None:
+    job = job_of(tmp_path, "sample")
     first, second = session_of(job), session_of(job)
     assert stem(first, planned(first)) != stem(second, planned(second))
