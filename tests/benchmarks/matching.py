@@ -15,9 +15,10 @@ from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
 from tests.benchmarks.measuring import interleaved
 from tests.benchmarks.report import Row
+from tests.fixtures.planned_turns import plan_turn
 
 BASELINE = "whole conversation rendered and tokenised"
 NUM_REQUESTS = 50  # per repeat

@@ -21,7 +21,6 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     sessions_insert,
     slots_new,
 )
-from seamlessflow.data_plane.store.memory.datasets import MemoryDatasets
 from seamlessflow.data_plane.store.protocols import DatasetStore
 from seamlessflow.data_plane.store.turns.flush import rows_store
 from seamlessflow.data_plane.store.turns.node_rows import (
@@ -30,6 +29,7 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     SessionKey,
 )
 from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end
+from tests.fakes.memory_datasets import MemoryDatasets
 from tests.fixtures.gateway_world import GatewayWorld
 
 MONTH = datetime.date(2026, 1, 1)

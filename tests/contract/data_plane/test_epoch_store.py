@@ -20,9 +20,9 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     slots_new,
 )
 from seamlessflow.data_plane.store.groups.moves import group_move
-from seamlessflow.data_plane.store.memory.epochs import FinalizedGroup, MemoryEpochs, MetricPoint
 from seamlessflow.data_plane.store.protocols import EpochStore
 from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end
+from tests.fakes.memory_epochs import FinalizedGroup, MemoryEpochs, MetricPoint
 from tests.fixtures.gateway_world import GatewayWorld
 
 LONG_AGO = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

@@ -30,7 +30,6 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     slots_new,
 )
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.memory.turns import MemoryTurns
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import (
@@ -40,6 +39,7 @@ from seamlessflow.data_plane.store.turns.sessions import (
     sessions_end,
 )
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnRefused, TurnWriter
+from tests.fakes.memory_turns import MemoryTurns
 from tests.fixtures.gateway_world import GatewayWorld
 
 MONTH = datetime.date(2026, 1, 1)

@@ -10,8 +10,9 @@ from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, Pref
 from seamlessflow.data_plane.turns.rendering import prompt
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
 from tests.fixtures.family_cases import TOOLS
+from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.real_templates import QUESTION, REAL_TEMPLATES, RESULT, RealTemplate
 
 DESCRIBED_TOOLS = copy.deepcopy(TOOLS)

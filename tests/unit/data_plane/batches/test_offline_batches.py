@@ -15,8 +15,8 @@ from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.data_plane.batches.offline import offline_batch
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
-from seamlessflow.data_plane.store.memory.datasets import MemoryDatasets
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+from tests.fakes.memory_datasets import MemoryDatasets
 
 NUM_GROUPS = 4
 GROUPS_PER_BATCH = 2

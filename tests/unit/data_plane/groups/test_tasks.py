@@ -11,7 +11,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.tasks import task_choose
 from seamlessflow.data_plane.store.groups.epochs import StageChange, StageRequest
-from seamlessflow.data_plane.store.memory.epochs import FinalizedGroup, MemoryEpochs
+from tests.fakes.memory_epochs import FinalizedGroup, MemoryEpochs
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 STAGES = [{"name": "easy", "domains": ["easy"], "until_update": 2}, {"name": "hard", "domains": ["hard"]}]

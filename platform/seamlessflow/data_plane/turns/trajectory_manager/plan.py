@@ -27,10 +27,9 @@ from seamlessflow.core.trajectory.prefix_tree import (
 )
 from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.rendering.prompt import Cut, Prompt, PromptRequest, prompt_make
+from seamlessflow.data_plane.turns.rendering.prompt import Cut, Prompt, PromptRequest
 from seamlessflow.data_plane.turns.trajectory_manager.answer_forms import AnswerForms
 
-NO_LIMIT = 1 << 31  # tokens
 SYSTEM_ROLES = ("system", "developer")
 
 
@@ -200,20 +199,6 @@ def _raw_words(prompt: RawPrompt, new_ids: bytes, text: ModelText, *, is_joined:
     if prompt.token_ids is not None:
         return ""
     return text.decode(np.frombuffer(new_ids, dtype="<i4").tolist()) if is_joined else prompt.text
-
-
-def plan_turn(
-    tree: PrefixTree,
-    text: ModelText,
-    conversation: Conversation,
-    *,
-    stop: Sequence[str] = (),
-    retains_reasoning: bool = False,
-) -> TurnPlan:
-    """Match, render and plan in this process, for trusted templates. Raises TemplateRefused and ValueError."""
-    matched = turn_match(tree, conversation, text, stop=stop)
-    request = matched.request(text, model="", max_tokens=NO_LIMIT, retains_reasoning=retains_reasoning)
-    return turn_plan(tree, matched, prompt_make(text, request))
 
 
 def _plan(

@@ -13,7 +13,8 @@ from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefuse
 from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import PromptRequest, prompt_make
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
+from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.tiny_text import TEMPLATE, write_tiny_text
 
 ASKED = {"role": "user", "content": "What is 12 + 34? " * 8}

@@ -9,7 +9,8 @@ import pytest
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
+from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.tiny_text import TEMPLATE, write_tiny_text
 
 STRIPPING = TEMPLATE.replace("{{ message.content }}", "{{ message.content if loop.last else 'gone' }}")

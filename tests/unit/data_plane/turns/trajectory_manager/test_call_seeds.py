@@ -14,7 +14,8 @@ from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.parsers.call_ids import call_stem
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveJob, LiveSession, live_job
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
+from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.tiny_text import write_tiny_text
 
 QUESTION = Conversation([{"role": "user", "content": "12 + 34?"}], None, {})

@@ -17,16 +17,17 @@ from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.memory.turns import MemoryTurns
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit
+from tests.fakes.memory_turns import MemoryTurns
+from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.tiny_text import write_tiny_text
 
 MONTH = datetime.date(2026, 1, 1)

@@ -1,1 +1,0 @@
-"""In-memory twins of the store, for tests of the rooms. No process uses them."""
