@@ -14,13 +14,13 @@ from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, Pref
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.prompt import PromptRequest, prompt_make
 from seamlessflow.data_plane.turns.trajectory_manager.plan import (
-    NO_LIMIT,
     Conversation,
     TurnPlan,
     turn_match,
     turn_plan,
 )
 from tests.fixtures.family_cases import TOOLS
+from tests.fixtures.planned_turns import NO_LIMIT
 from tests.fixtures.real_templates import ARGUMENTS, REAL_TEMPLATES, RealTemplate
 
 NUM_TURNS, EARLY_TURN = 60, 5
