@@ -65,8 +65,8 @@ export async function bodyOf<T>(pending: Promise<Answer<T>>): Promise<T> {
 
 export function problemOf(status: number, body: unknown): ApiProblem {
   const { detail, title, errors } = isMapping(body) ? body : {};
-  const said = [detail, title].find((one) => typeof one === "string");
-  return new ApiProblem(status, said ?? `The platform answered with status ${status}.`, faultsOf(errors));
+  const sentence = [detail, title].find((one) => typeof one === "string");
+  return new ApiProblem(status, sentence ?? `The platform answered with status ${status}.`, faultsOf(errors));
 }
 
 function faultsOf(errors: unknown): FieldFault[] {

@@ -53,7 +53,7 @@ export function useJob(jobId: string) {
 }
 
 export interface MetricsQuery {
-  /** Maximum rows per metric: as many as a chart has room for. */
+  /** Maximum rows per metric: as many as a chart has space for. */
   buckets: number;
   names?: string | undefined;
   from?: number | undefined;

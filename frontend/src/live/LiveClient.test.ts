@@ -66,11 +66,11 @@ class World {
 function connected() {
   const world = new World();
   const client = new LiveClient(world);
-  const heard: Frame[] = [];
-  const leave = client.subscribe("job:a", (frame) => heard.push(frame));
+  const received: Frame[] = [];
+  const leave = client.subscribe("job:a", (frame) => received.push(frame));
   client.connect();
   world.socket.onopen?.();
-  return { world, client, heard, leave };
+  return { world, client, received, leave };
 }
 
 describe("LiveClient", () => {
@@ -82,33 +82,33 @@ describe("LiveClient", () => {
   });
 
   it("passes a snapshot and the deltas after it to the listener", () => {
-    const { world, heard } = connected();
+    const { world, received } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 5, kind: "delta" });
-    expect(heard.map((frame) => frame.seq)).toEqual([4, 5]);
+    expect(received.map((frame) => frame.seq)).toEqual([4, 5]);
   });
 
   it("requests a snapshot after a gap, and drops deltas until it arrives", () => {
-    const { world, heard } = connected();
+    const { world, received } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 6, kind: "delta" });
     world.socket.say({ topic: "job:a", seq: 7, kind: "delta" });
     expect(world.socket.sent.slice(1)).toEqual([{ unsubscribe: ["job:a"] }, { subscribe: ["job:a"] }]);
     world.socket.say({ topic: "job:a", seq: 7, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 8, kind: "delta" });
-    expect(heard.map((frame) => frame.seq)).toEqual([4, 7, 8]);
+    expect(received.map((frame) => frame.seq)).toEqual([4, 7, 8]);
   });
 
   it("treats a delta of another epoch as a gap", () => {
-    const { world, heard } = connected();
+    const { world, received } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 5, kind: "delta", epoch: "later" });
-    expect(heard).toHaveLength(1);
+    expect(received).toHaveLength(1);
     expect(world.socket.sent.at(-1)).toEqual({ subscribe: ["job:a"] });
   });
 
   it("reconnects with growing delays and reports how far it had read", () => {
-    const { world, client, heard } = connected();
+    const { world, client, received } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.drop(1006);
     expect(client.status.state).toBe("lost");
@@ -122,7 +122,7 @@ describe("LiveClient", () => {
     world.socket.onopen?.();
     expect(world.socket.sent).toEqual([{ subscribe: ["job:a"], since: { "job:a": ["e", 4] } }]);
     world.socket.say({ topic: "job:a", seq: 5, kind: "delta" });
-    expect(heard.map((frame) => frame.seq)).toEqual([4, 5]);
+    expect(received.map((frame) => frame.seq)).toEqual([4, 5]);
     expect(client.status.state).toBe("live");
   });
 

@@ -48,7 +48,7 @@ export class LiveClient {
   #socket: SocketLike | null = null;
   #isOpen = false;
   #numRetries = 0;
-  #heardAt: number;
+  #receivedAt: number;
   #openedAt: number;
   #clockOffset = 0;
   #status: LineStatus = { state: "connecting", behindS: 0, detail: "" };
@@ -57,7 +57,7 @@ export class LiveClient {
 
   constructor(world: Dependencies) {
     this.#world = world;
-    this.#heardAt = this.#openedAt = world.now();
+    this.#receivedAt = this.#openedAt = world.now();
   }
 
   /** Milliseconds of the server's clock. */
@@ -78,7 +78,7 @@ export class LiveClient {
     const socket = this.#world.open();
     this.#socket = socket;
     socket.onopen = () => this.#opened();
-    // A message holds one frame per line. The platform that serves this page wrote it, so its shape is trusted.
+    // A message has one frame per line. The platform that serves this page wrote it, so its shape is trusted.
     socket.onmessage = (event) => {
       for (const line of event.data.split("\n")) this.#hear(JSON.parse(line) as Frame);
     };
@@ -110,8 +110,8 @@ export class LiveClient {
 
   /** Checks for silence. Call it about twice a second. */
   watch(): void {
-    const silentMs = this.#world.now() - this.#heardAt;
-    if (this.#isOpen && this.#world.now() - Math.max(this.#heardAt, this.#openedAt) > DEAD_MS) this.#socket?.close();
+    const silentMs = this.#world.now() - this.#receivedAt;
+    if (this.#isOpen && this.#world.now() - Math.max(this.#receivedAt, this.#openedAt) > DEAD_MS) this.#socket?.close();
     if (this.#isOpen) this.#show(this.#isHeldUp ? "held_up" : silentMs > SILENT_MS ? "silent" : "live");
     else this.#show(this.#status.state);
   }
@@ -141,8 +141,8 @@ export class LiveClient {
       return this.watch();
     }
     if (frame.kind === "error") return this.#show(this.#status.state, String(frame.data.detail));
-    this.#heardAt = this.#world.now();
-    this.#clockOffset = frame.at - this.#heardAt;
+    this.#receivedAt = this.#world.now();
+    this.#clockOffset = frame.at - this.#receivedAt;
     const name = subscriptionOf(frame.topic);
     if (frame.kind === "delta" && !this.#follows(frame)) return this.#resync(frame.topic, name);
     this.#positions.set(frame.topic, [frame.epoch, frame.seq]);
@@ -166,7 +166,7 @@ export class LiveClient {
   }
 
   #show(state: LineState, detail = ""): void {
-    const behindS = Math.round((this.#world.now() - this.#heardAt) / 1000);
+    const behindS = Math.round((this.#world.now() - this.#receivedAt) / 1000);
     const old = this.#status;
     if (old.state === state && old.behindS === behindS && old.detail === detail) return;
     this.#status = { state, behindS, detail };

@@ -12,7 +12,7 @@ export interface TopicDefinition<State> {
 
 interface Entry {
   /**
-   * Its type depends on the topic's name. One map holds the entries of all topics, so reading a state back needs a
+   * Its type depends on the topic's name. One map has the entries of all topics, so reading a state back needs a
    * cast.
    */
   state: unknown;

@@ -1,5 +1,5 @@
 // The frames of `/ws/live`: {v, topic, epoch, seq, kind, at, data}, with times in epoch milliseconds. Their types are
-// generated from core/protocol/live_rows.py. Snapshots and deltas hold the same kind of rows. A row replaces the one
+// generated from core/protocol/live_rows.py. Snapshots and deltas have the same kind of rows. A row replaces the one
 // with its key, so applying a delta twice changes nothing.
 
 export type { Frame, FrameKind } from "./live.gen";

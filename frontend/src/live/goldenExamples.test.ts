@@ -40,7 +40,7 @@ function faults(value: unknown, schema: Schema, types: Types, at = ""): string[]
   switch (schema.type) {
     case "array":
       return Array.isArray(value)
-        ? value.flatMap((item, place) => faults(item, schema.items ?? {}, types, `${at}[${place}]`))
+        ? value.flatMap((item, index) => faults(item, schema.items ?? {}, types, `${at}[${index}]`))
         : [at];
     case "object":
       return isObject(value) ? faultsOfFields(value, schema, types, at) : [at];
@@ -75,12 +75,12 @@ for (const contract of CONTRACTS) {
 
 it("reads the example frames into tables", () => {
   const job = JOB.definition;
-  const told = ["JobFrame.snapshot", "JobFrame.delta"].reduce(
+  const state = ["JobFrame.snapshot", "JobFrame.delta"].reduce(
     (state, name) => job.reduce(state, frameOf(name)),
     job.initial,
   );
-  expect([...told.phases.values()].map((phase) => phase.state)).toEqual(["ended"]);
-  expect([told.job?.state, told.metrics.size, told.groups.size, told.tokensPerS]).toEqual(["running", 1, 1, 0]);
+  expect([...state.phases.values()].map((phase) => phase.state)).toEqual(["ended"]);
+  expect([state.job?.state, state.metrics.size, state.groups.size, state.tokensPerS]).toEqual(["running", 1, 1, 0]);
 
   const machines = MACHINES.definition.reduce(MACHINES.definition.initial, frameOf("MachinesFrame.snapshot"));
   expect([...machines.machines.keys(), machines.intervals.size, machines.edits.size]).toEqual(["alpha", 1, 1]);

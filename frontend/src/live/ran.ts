@@ -6,6 +6,6 @@ export type JobTimes = Pick<JobRow, "started_at" | "ended_at" | "paused_at" | "p
 /** Milliseconds until its end, its pause or now; null before it started. */
 export function ranMs(times: JobTimes, now: number): number | null {
   if (times.started_at === null) return null;
-  // A server of the release before tells nothing of pauses.
+  // A server of the release before sends nothing about pauses.
   return (times.ended_at ?? times.paused_at ?? now) - times.started_at - (times.paused_ms ?? 0);
 }

@@ -6,14 +6,14 @@ const keyOf = (row: { id: number }) => row.id;
 it("replaces the row with the same key", () => {
   const table = tableOf(
     [
-      { id: 1, said: "old" },
-      { id: 2, said: "kept" },
+      { id: 1, wording: "old" },
+      { id: 2, wording: "kept" },
     ],
     keyOf,
   );
-  const next = tableWith(table, [{ id: 1, said: "new" }], keyOf);
-  expect([...next.values()].map((row) => row.said)).toEqual(["new", "kept"]);
-  expect(table.get(1)?.said).toBe("old");
+  const next = tableWith(table, [{ id: 1, wording: "new" }], keyOf);
+  expect([...next.values()].map((row) => row.wording)).toEqual(["new", "kept"]);
+  expect(table.get(1)?.wording).toBe("old");
 });
 
 it("returns the same table if there are no rows", () => {

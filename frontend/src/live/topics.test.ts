@@ -18,7 +18,7 @@ it("keeps the machines of other pools when one pool sends a snapshot", () => {
   expect([...state.machines.keys()].sort()).toEqual(["alpha", "gamma"]);
 });
 
-it("drops a machine that left its pool, unless its new pool was heard of before", () => {
+it("drops a machine that left its pool, unless its new pool was known before", () => {
   const { initial, reduce } = MACHINES.definition;
   const left = (topic: string, names: string[]): Frame => ({ ...frame(topic, "delta", []), data: { left: names } });
   const state = reduce(initial, frame("machines", "snapshot", ["alpha", "beta"]));
@@ -33,7 +33,7 @@ it("maps the topics of all pools to one subscription", () => {
 });
 
 it("drops a deleted job even if an older frame repeats it", () => {
-  const told = (data: Frame["data"]): Frame => ({
+  const frameOf = (data: Frame["data"]): Frame => ({
     v: 1,
     topic: "jobs:p",
     epoch: "e",
@@ -43,10 +43,10 @@ it("drops a deleted job even if an older frame repeats it", () => {
     data,
   });
   const { initial, reduce } = JOBS.definition;
-  let state = reduce(initial, told({ jobs: [{ id: "job_a" }, { id: "job_b" }] as JobRow[] }));
-  state = reduce(state, told({ deleted: ["job_a"] }));
+  let state = reduce(initial, frameOf({ jobs: [{ id: "job_a" }, { id: "job_b" }] as JobRow[] }));
+  state = reduce(state, frameOf({ deleted: ["job_a"] }));
   expect([...state.jobs.keys()]).toEqual(["job_b"]);
-  state = reduce(state, told({ jobs: [{ id: "job_a" }] as JobRow[] }));
+  state = reduce(state, frameOf({ jobs: [{ id: "job_a" }] as JobRow[] }));
   expect([...state.jobs.keys()]).toEqual(["job_b"]);
-  expect(JOB.definition.reduce(JOB.definition.initial, told({ deleted: ["job_a"] })).isDeleted).toBe(true);
+  expect(JOB.definition.reduce(JOB.definition.initial, frameOf({ deleted: ["job_a"] })).isDeleted).toBe(true);
 });

@@ -57,7 +57,7 @@ const byName = (row: { name: string }) => row.name;
 function jobsReduce(state: JobsState, frame: Frame): JobsState {
   const data: JobsData = frame.data;
   const deleted = data.deleted?.length ? new Set([...state.deleted, ...data.deleted]) : state.deleted;
-  // A snapshot holds only the newest jobs of one project, so it is merged into the known jobs of all projects.
+  // A snapshot has only the newest jobs of one project, so it is merged into the known jobs of all projects.
   const known = tableWith(state.jobs, data.jobs, byId);
   const jobs = tableWithout(known, deleted);
   if (!data.rewards?.length) {
@@ -87,13 +87,13 @@ function poolOf(frame: Frame): string {
   return frame.topic.startsWith(POOL_PREFIX) ? frame.topic.slice(POOL_PREFIX.length) : OPEN_POOL;
 }
 
-/** Drops machines that left the pool of the frame, unless their new pool was already heard of. */
+/** Drops machines that left the pool of the frame, unless their new pool was already known. */
 function poolLeft(known: Table<MachineRow>, frame: Frame, left: readonly string[]): Table<MachineRow> {
   const gone = new Set(left.filter((name) => known.get(name)?.pool === poolOf(frame)));
   return tableWithout(known, gone);
 }
 
-/** A snapshot holds all machines of one pool. Machines of other pools are kept. */
+/** A snapshot has all machines of one pool. Machines of other pools are kept. */
 function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineRow[] = []): Table<MachineRow> {
   const pool = poolOf(frame);
   const others = [...known.values()].filter((row) => row.pool !== pool);

@@ -1,4 +1,4 @@
-// Gives a job another priority. The edit names the generation that the user saw, and is refused (412) if somebody asked
+// Gives a job another priority. The edit names the generation that the user saw, and is refused (412) if another person asked
 // something else of the job in the meantime.
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";

@@ -1,4 +1,4 @@
-// Chooses the project of a page, which the URL holds as `?project=<slug>`.
+// Chooses the project of a page, which the URL names as `?project=<slug>`.
 import { useSearchParams } from "react-router";
 import type { Me } from "../api/queries";
 import { NotFound } from "../ui/NotFound";

@@ -44,8 +44,8 @@ export class ErrorBoundary extends Component<Props, State> {
           Reload the page
         </Button>
       );
-    const said = isOld ? "This part of the page failed to load. A newer version may have been installed." : error;
-    const problem = <Problem error={said}>{again}</Problem>;
+    const reason = isOld ? "This part of the page failed to load. A newer version may have been installed." : error;
+    const problem = <Problem error={reason}>{again}</Problem>;
     return this.props.isCard ? <section className="card">{problem}</section> : problem;
   }
 }

@@ -31,7 +31,7 @@ it.each([
   expect(addressShown()).toBe(`/${after}`);
 });
 
-it("returns to the first page of a list, and leaves what else the address holds", () => {
+it("returns to the first page of a list, and leaves the rest of the address", () => {
   show(<Part name="state" kind={STATE} next="closed" />, { at: "/?project=lab&offset=50" });
   fireEvent.click(screen.getByRole("button"));
   expect(addressShown()).toBe("/?project=lab&state=closed");

@@ -124,7 +124,7 @@ def test_a_priority_is_raised_on_the_generation_that_was_seen(page: Page, queue:
     dialog.get_by_label("Reason").fill("a deadline")
     dialog.get_by_role("button", name="Set the priority").click()
 
-    expect(page.get_by_role("heading", name="Nobody waits")).to_be_visible()
+    expect(page.get_by_role("heading", name="No job waits")).to_be_visible()
     ((_, url, generation, body),) = queue.edits
     assert url.endswith(f"/api/v1/jobs/{JOB_ID}")
     assert (generation, body) == ('"4"', {"priority": 3, "reason": "a deadline"})

@@ -3,7 +3,7 @@ import { type PointerEvent, useLayoutEffect, useRef, useState } from "react";
 import { useTheme } from "../../ui/theme/theme";
 import { AXIS_HEIGHT, drawLanes, LANE_HEIGHT, type Mark } from "./drawLanes";
 import type { Lane } from "./lanes";
-import { saidAt } from "./laneWords";
+import { textAt } from "./laneWords";
 
 export type { Mark } from "./drawLanes";
 
@@ -21,7 +21,7 @@ interface Props {
 interface Hover {
   x: number;
   y: number;
-  said: string;
+  wording: string;
 }
 
 export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
@@ -51,13 +51,13 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
     const end = clock();
     const at = end - windowMs + (x / box.width) * windowMs;
     const mark = marks.find((one) => one.machine === lane?.machine.name && Math.abs(one.at - at) < windowMs / 200);
-    const said = mark?.said ?? (lane ? saidAt(lane.spans, at, windowMs / box.width) : null);
+    const wording = mark?.wording ?? (lane ? textAt(lane.spans, at, windowMs / box.width) : null);
     setHover(
-      said
+      wording
         ? {
             x: Math.max(0, Math.min(x, box.width - TIP_WIDTH)),
             y: (Math.floor(y / LANE_HEIGHT) + 1) * LANE_HEIGHT - 4,
-            said,
+            wording,
           }
         : null,
     );
@@ -74,7 +74,7 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
       />
       {hover ? (
         <div className="tip" style={{ left: hover.x, top: hover.y }}>
-          {hover.said}
+          {hover.wording}
         </div>
       ) : null}
     </div>

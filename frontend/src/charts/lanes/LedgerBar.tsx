@@ -37,18 +37,18 @@ export function LedgerBar({ name, shares }: { name: string; shares: readonly Sha
       </svg>
       <span className="ledger-words">
         <strong>{productive === null ? "" : `productive ${percent(productive)}`}</strong>
-        {sharesSaid(ordered, true)}
-        {sharesSaid(ordered, false)}
+        {sharesText(ordered, true)}
+        {sharesText(ordered, false)}
       </span>
     </div>
   );
 }
 
 /** " (serving 40%, training 20%)" if productive, otherwise " · syncing 16% · …". */
-function sharesSaid(ordered: readonly Share[], isProductive: boolean): string {
-  const said = ordered
+function sharesText(ordered: readonly Share[], isProductive: boolean): string {
+  const wording = ordered
     .filter(({ share, state, cause }) => share >= MIN_LABELLED && kindOf(state, cause).isProductive === isProductive)
     .map(({ state, cause, share }) => `${kindOf(state, cause).word} ${percent(share)}`);
-  if (said.length === 0) return "";
-  return isProductive ? ` (${said.join(", ")})` : ` · ${said.join(" · ")}`;
+  if (wording.length === 0) return "";
+  return isProductive ? ` (${wording.join(", ")})` : ` · ${wording.join(" · ")}`;
 }

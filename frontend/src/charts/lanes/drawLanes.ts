@@ -16,7 +16,7 @@ const NEARLY_WHOLE = 0.999;
 export interface Mark {
   machine: string;
   at: number;
-  said: string;
+  wording: string;
 }
 
 export interface Scene {
@@ -34,8 +34,8 @@ export function drawLanes(canvas: HTMLCanvasElement, { lanes, marks, windowMs, e
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const begin = end - windowMs;
-  const place = (at: number) => ((at - begin) / windowMs) * width;
-  drawAxis(context, { begin, end, width, height, place, ink: colour("--muted"), line: colour("--line") });
+  const xOf = (at: number) => ((at - begin) / windowMs) * width;
+  drawAxis(context, { begin, end, width, height, xOf, ink: colour("--muted"), line: colour("--line") });
   const fills = KINDS.map(({ key }) => fillOf(context, key, colour));
   const columns = columnsOver(begin, end, width);
   const shares = new Float32Array(columns.numColumns * KINDS.length);
@@ -45,10 +45,9 @@ export function drawLanes(canvas: HTMLCanvasElement, { lanes, marks, windowMs, e
     context.fillStyle = colour("--soft");
     context.fillRect(0, top, width, BAR_HEIGHT);
     columnsOf(spansUpTo(lane, end), columns, shares);
-    drawColumns(context, { shares, left: place(columns.begin), top, fills });
+    drawColumns(context, { shares, left: xOf(columns.begin), top, fills });
     for (const mark of marks) {
-      if (mark.machine === lane.machine.name && mark.at > begin)
-        drawMark(context, place(mark.at), top, colour("--ink"));
+      if (mark.machine === lane.machine.name && mark.at > begin) drawMark(context, xOf(mark.at), top, colour("--ink"));
     }
   });
 }
@@ -131,7 +130,7 @@ function fillOf(
   return pattern ?? colour(ground);
 }
 
-/** Resizes a canvas to the device pixels of its place on the page, and returns its context. */
+/** Resizes a canvas to the device pixels of its box on the page, and returns its context. */
 function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const ratio = window.devicePixelRatio || 1;
   const [columns, rows] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -150,17 +149,17 @@ interface Axis {
   end: number;
   width: number;
   height: number;
-  place: (at: number) => number;
+  xOf: (at: number) => number;
   ink: string;
   line: string;
 }
 
-function drawAxis(context: CanvasRenderingContext2D, { begin, end, width, height, place, ink, line }: Axis): void {
+function drawAxis(context: CanvasRenderingContext2D, { begin, end, width, height, xOf, ink, line }: Axis): void {
   context.font = "11px 'Inter Variable', sans-serif";
   context.textAlign = "center";
   context.textBaseline = "bottom";
   for (const tick of timeTicks(begin, end, Math.max(2, Math.floor(width / PIXELS_PER_TICK)))) {
-    const x = Math.round(place(tick)) + 0.5;
+    const x = Math.round(xOf(tick)) + 0.5;
     context.strokeStyle = line;
     context.beginPath();
     context.moveTo(x, 0);

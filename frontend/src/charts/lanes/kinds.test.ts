@@ -17,7 +17,7 @@ it("puts productive kinds first and unknown time last", () => {
   expect(KINDS.slice(-2).map((kind) => kind.key)).toEqual(["unknown", "down"]);
 });
 
-it("draws no two kinds alike, and tells kinds of one colour apart by their pattern", () => {
+it("draws no two kinds alike, and distinguishes kinds of one colour by their pattern", () => {
   const looks = KINDS.map(({ key }) => patternOf(key));
   expect(new Set(looks.map(({ colour, strokes }) => `${colour} ${strokes}`)).size).toBe(KINDS.length);
   const plain = looks.filter(({ strokes }) => strokes === "");
@@ -29,7 +29,7 @@ it("keeps one order, whatever the order of the rows", () => {
   expect(inOrder([...rows].reverse()).map(keyOf)).toEqual(KINDS.map(({ key }) => key));
 });
 
-it("has a place for unknown states", () => {
+it("has a index for unknown states", () => {
   expect(keyOf({ state: "idle", cause: "a_new_cause" })).toBe("idle");
   expect(keyOf({ state: "a_new_state", cause: "" })).toBe("unknown");
   expect(describeState("idle", "a_new_cause")).toBe("idle: a new cause");

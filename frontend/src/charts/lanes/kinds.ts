@@ -95,7 +95,7 @@ export const KINDS: readonly Kind[] = [
   ...kindsByCause("idle", CAUSES, false),
   ...kindsOf({ ...ELSEWHERE, ...SILENT }, false),
 ];
-const PLACES = new Map(KINDS.map(({ key }, place) => [key, place]));
+const INDICES = new Map(KINDS.map(({ key }, index) => [key, index]));
 const UNKNOWN = KINDS.findIndex(({ key }) => key === "unknown");
 
 function kindsOf(states: Readonly<Record<string, Meaning>>, isProductive: boolean): Kind[] {
@@ -121,12 +121,12 @@ function kindsByCause(state: string, causes: Readonly<Record<string, Meaning>>, 
 }
 
 /** The position of a state in KINDS, with its cause if that is listed. A state that is not listed is unknown. */
-export function placeOf(state: string, cause: string): number {
-  return PLACES.get(`${state}-${cause}`) ?? PLACES.get(state) ?? UNKNOWN;
+export function kindIndexOf(state: string, cause: string): number {
+  return INDICES.get(`${state}-${cause}`) ?? INDICES.get(state) ?? UNKNOWN;
 }
 
 export function kindOf(state: string, cause: string): Kind {
-  return itemAt(KINDS, placeOf(state, cause));
+  return itemAt(KINDS, kindIndexOf(state, cause));
 }
 
 export function keyOf({ state, cause }: { state: string; cause: string }): string {
@@ -138,6 +138,6 @@ export function describeState(state: string, cause: string): string {
   const spaced = (name: string) => name.replaceAll("_", " ");
   const kind = kindOf(state, cause);
   if (kind.state === state && kind.cause === cause) return kind.word;
-  const word = PLACES.has(state) ? kindOf(state, "").word : spaced(state);
+  const word = INDICES.has(state) ? kindOf(state, "").word : spaced(state);
   return cause ? `${word}: ${spaced(cause)}` : word;
 }

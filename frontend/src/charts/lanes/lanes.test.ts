@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { MachineRow } from "../../live/rows";
-import { KINDS, placeOf } from "./kinds";
+import { KINDS, kindIndexOf } from "./kinds";
 import {
   columnsOf,
   columnsOver,
@@ -81,7 +81,7 @@ it("divides a column among all its spans, however short", () => {
     { state: "idle", cause: "no_requests", start: i * 10 + 9, end: i * 10 + 10 },
   ]).flat();
   const shares = columnsOf(spans, { begin: 0, columnMs: 100, numColumns: 11 });
-  const at = (column: number, state: string, cause = "") => shares[column * KINDS.length + placeOf(state, cause)];
+  const at = (column: number, state: string, cause = "") => shares[column * KINDS.length + kindIndexOf(state, cause)];
   for (let column = 0; column < 10; column++) {
     expect(at(column, "serving")).toBeCloseTo(0.9);
     expect(at(column, "idle", "no_requests")).toBeCloseTo(0.1);
@@ -97,8 +97,8 @@ it("cuts spans at column boundaries, and leaves unknown time empty", () => {
   const shares = columnsOf(spans, { begin: 0, columnMs: 100, numColumns: 3 });
   const column = (i: number) => shares.slice(i * KINDS.length, (i + 1) * KINDS.length);
   const sum = (values: Float32Array) => values.reduce((total, value) => total + value, 0);
-  expect([0, 1, 2].map((i) => column(i)[placeOf("training", "")])).toEqual([1, expect.closeTo(0.3), 0]);
-  expect([0, 1, 2].map((i) => column(i)[placeOf("syncing", "")])).toEqual([0, 0.25, 1]);
+  expect([0, 1, 2].map((i) => column(i)[kindIndexOf("training", "")])).toEqual([1, expect.closeTo(0.3), 0]);
+  expect([0, 1, 2].map((i) => column(i)[kindIndexOf("syncing", "")])).toEqual([0, 0.25, 1]);
   expect(sum(column(1))).toBeCloseTo(0.55);
 });
 

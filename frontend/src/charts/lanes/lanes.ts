@@ -1,7 +1,7 @@
 // The data behind lanes: the ledger of machines over a time window. Pure; times in milliseconds of the server's clock.
 import type { IntervalRow, MachineRow, PhaseRow } from "../../live/rows";
 import { itemAt } from "../../values/columns";
-import { describeState, KINDS, kindOf, placeOf } from "./kinds";
+import { describeState, KINDS, kindIndexOf, kindOf } from "./kinds";
 
 export { describeState } from "./kinds";
 
@@ -54,10 +54,10 @@ export function lanesOf(
       ...span,
       start: Math.max(span.start, begin),
     }));
-    const said = machine.is_healthy
+    const wording = machine.is_healthy
       ? describeState(machine.open_state || "unknown", machine.open_cause)
       : "no heartbeats";
-    return { machine, spans: all, shares: sharesOf(all), now: said };
+    return { machine, spans: all, shares: sharesOf(all), now: wording };
   });
 }
 
@@ -125,7 +125,7 @@ export function sharesOf(spans: readonly Span[]): Share[] {
 }
 
 export function inOrder<One extends { state: string; cause: string }>(shares: readonly One[]): One[] {
-  return [...shares].sort((a, b) => placeOf(a.state, a.cause) - placeOf(b.state, b.cause));
+  return [...shares].sort((a, b) => kindIndexOf(a.state, a.cause) - kindIndexOf(b.state, b.cause));
 }
 
 /** The share of the known time spent on serving, training or running agents; null if nothing is known. */
@@ -137,8 +137,8 @@ export function productiveShare(shares: readonly Share[]): number | null {
 }
 
 /**
- * The share of each kind in each column: `shares[column * KINDS.length + place]`, between 0 and 1. If the shares of a
- * column add up to less than 1, the rest is unknown. A column can hold many short spans, and each counts with its
+ * The share of each kind in each column: `shares[column * KINDS.length + index]`, between 0 and 1. If the shares of a
+ * column add up to less than 1, the rest is unknown. A column can have many short spans, and each counts with its
  * length.
  */
 export function columnsOf(
@@ -148,12 +148,12 @@ export function columnsOf(
 ): Float32Array {
   shares.fill(0);
   for (const { state, cause, start, end } of spans) {
-    const place = placeOf(state, cause);
+    const index = kindIndexOf(state, cause);
     const [from, to] = [(start - begin) / columnMs, (end - begin) / columnMs];
     const last = Math.min(Math.ceil(to), numColumns);
     for (let column = Math.max(Math.floor(from), 0); column < last; column++) {
       const covered = Math.min(to, column + 1) - Math.max(from, column);
-      if (covered > 0) shares[column * KINDS.length + place] = (shares[column * KINDS.length + place] ?? 0) + covered;
+      if (covered > 0) shares[column * KINDS.length + index] = (shares[column * KINDS.length + index] ?? 0) + covered;
     }
   }
   return shares;

@@ -6,7 +6,7 @@ export const TILE = 8;
 export const INK_WIDTH = 1.2;
 
 export interface Pattern {
-  /** The custom property of the page's style that holds the background colour. */
+  /** The custom property of the page's style that names the background colour. */
   colour: string;
   /** The strokes on one tile as SVG path data; empty for a plain background. */
   strokes: string;

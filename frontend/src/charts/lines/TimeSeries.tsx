@@ -30,8 +30,8 @@ export function TimeSeries({ title, data, xKind, height, say, view }: TimeSeries
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the options read what `structure` and `theme` stand for.
   useLayoutEffect(() => {
-    const place = host.current;
-    if (!place) return;
+    const element = host.current;
+    if (!element) return;
     const showAt = (index: number | null | undefined) => {
       const { data: shown, say: format, view: now } = current.current;
       shown.lines.forEach((line, i) => {
@@ -42,11 +42,11 @@ export function TimeSeries({ title, data, xKind, height, say, view }: TimeSeries
     };
     const onRange = (range: Range | null) => current.current.view.onRange(range);
     const { lines } = current.current.data;
-    const options = plotOptions({ lines, xKind, width: place.clientWidth, height, showAt, onRange });
-    const made = new uPlot(options, plotData(current.current.data), place);
+    const options = plotOptions({ lines, xKind, width: element.clientWidth, height, showAt, onRange });
+    const made = new uPlot(options, plotData(current.current.data), element);
     plot.current = made;
-    const observer = new ResizeObserver(() => made.setSize({ width: place.clientWidth, height }));
-    observer.observe(place);
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    observer.observe(element);
     return () => {
       observer.disconnect();
       made.destroy();
@@ -102,10 +102,10 @@ export function TimeSeries({ title, data, xKind, height, say, view }: TimeSeries
 function showData(plot: uPlot, title: string, data: ChartData, view: ChartView): void {
   plot.batch(() => {
     plot.setData(plotData(data), false);
-    seriesOf(data.lines).forEach((places, i) => {
+    seriesOf(data.lines).forEach((indices, i) => {
       const isShown = !view.hidden.has(lineName(title, data.lines[i]?.label ?? ""));
-      for (const place of places) {
-        if (plot.series[place]?.show !== isShown) plot.setSeries(place, { show: isShown });
+      for (const index of indices) {
+        if (plot.series[index]?.show !== isShown) plot.setSeries(index, { show: isShown });
       }
     });
     const [first, last] = view.range ?? [data.x[0] ?? 0, data.x.at(-1) ?? 0];

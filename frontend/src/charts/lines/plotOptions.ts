@@ -32,9 +32,9 @@ export function plotData(data: ChartData): uPlot.AlignedData {
 export function seriesOf(lines: readonly Line[]): number[][] {
   let next = 1;
   return lines.map((line) => {
-    const places = line.low && line.high ? [next, next + 1, next + 2] : [next];
-    next += places.length;
-    return places;
+    const indices = line.low && line.high ? [next, next + 1, next + 2] : [next];
+    next += indices.length;
+    return indices;
   });
 }
 
@@ -53,7 +53,7 @@ export function plotOptions({ lines, xKind, width, height, showAt, onRange }: St
       points: {
         show: (plot) => plot.data[0].length <= MAX_POINTS_WITH_DOTS,
         // A point between two gaps is on no line, so it is always drawn as a dot.
-        filter: (plot, place, show) => (show ? null : loneIn(plot.data[place] ?? [])),
+        filter: (plot, index, show) => (show ? null : loneIn(plot.data[index] ?? [])),
         size: 4,
         fill: stroke,
       },

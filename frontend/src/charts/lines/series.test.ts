@@ -97,13 +97,13 @@ it("appends new points and replaces known ones", () => {
   expect(points).toEqual({ step: [1, 2, 3], value: [5, 9, 7] });
 });
 
-it("moves a chart to another axis, with gaps for points that have no place there", () => {
+it("moves a chart to another axis, with gaps for points that have no value there", () => {
   const data = { x: [1, 2, 3], lines: [{ label: "a", values: [1, 2, 3], low: [0, 1, 2], high: [2, 3, 4] }] };
-  const places = new Map([
+  const positions = new Map([
     [1, 100],
     [3, 300],
   ]);
-  expect(overX(data, places)).toEqual({
+  expect(overX(data, positions)).toEqual({
     x: [100, 200, 300],
     lines: [{ label: "a", values: [1, null, 3], low: [0, null, 2], high: [2, null, 4] }],
   });

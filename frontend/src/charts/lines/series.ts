@@ -12,7 +12,7 @@ export interface Line {
   low?: Column;
   high?: Column;
   /** The legend's value while the pointer is elsewhere. Defaults to the last value. */
-  said?: (shown: Range | null) => number | null;
+  summary?: (shown: Range | null) => number | null;
 }
 
 export interface ChartData {
@@ -43,17 +43,17 @@ export const EMPTY: ChartData = { x: [], lines: [] };
  */
 export function aligned(metrics: readonly { label: string; points: Points }[], width = 1): ChartData {
   const last = Math.max(...metrics.map(({ points }) => points.step.at(-1) ?? 0));
-  const placed = metrics.map(({ label, points: all }) => {
+  const bucketed = metrics.map(({ label, points: all }) => {
     const points = gathered(all, width);
-    return { label, points, places: points.step.map((step) => bucketOf(step, width)) };
+    return { label, points, indices: points.step.map((step) => bucketOf(step, width)) };
   });
-  const missing = new Map(placed.map(({ label, places }) => [label, missingIn(places)]));
-  const buckets = [...new Set([...placed.flatMap(({ places }) => places), ...[...missing.values()].flat()])];
+  const missing = new Map(bucketed.map(({ label, indices }) => [label, missingIn(indices)]));
+  const buckets = [...new Set([...bucketed.flatMap(({ indices }) => indices), ...[...missing.values()].flat()])];
   buckets.sort((a, b) => a - b);
-  const lines = placed.map(({ label, points, places }) => {
+  const lines = bucketed.map(({ label, points, indices }) => {
     const column = (values: readonly number[]) => {
       const known = new Map<number, number | null>(missing.get(label)?.map((bucket) => [bucket, null]));
-      places.forEach((bucket, i) => {
+      indices.forEach((bucket, i) => {
         known.set(bucket, values[i] ?? null);
       });
       return bounded(buckets.map((bucket) => known.get(bucket)));
@@ -64,7 +64,7 @@ export function aligned(metrics: readonly { label: string; points: Points }[], w
       label,
       values: column(isGathered && points.mean ? points.mean : points.value),
       ...(isGathered && min && max ? { low: column(min), high: column(max) } : {}),
-      ...(isGathered ? { said: newestOf(points) } : {}),
+      ...(isGathered ? { summary: newestOf(points) } : {}),
     };
   });
   return { x: buckets.map((bucket) => Math.min((bucket + 1) * width - 1, last)), lines };
@@ -74,12 +74,12 @@ function bucketOf(step: number, width: number): number {
   return Math.floor(step / width);
 }
 
-/** The places of gaps, one per run of missing points. A metric that skips updates may be late by twice its spacing. */
-function missingIn(places: readonly number[]): number[] {
-  const distances = places.slice(1).map((place, i) => place - numberAt(places, i));
+/** The buckets of gaps, one per run of missing points. A metric that skips updates may be late by twice its spacing. */
+function missingIn(indices: readonly number[]): number[] {
+  const distances = indices.slice(1).map((index, i) => index - numberAt(indices, i));
   const spacing = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
   const reach = spacing <= 1 ? 1 : 2 * spacing;
-  return distances.flatMap((distance, i) => (distance > reach ? [numberAt(places, i) + 1] : []));
+  return distances.flatMap((distance, i) => (distance > reach ? [numberAt(indices, i) + 1] : []));
 }
 
 /** Removes gaps before a line's first value and after its last one. */
@@ -92,8 +92,8 @@ function bounded(filled: (number | null | undefined)[]): Column {
 
 function newestOf(points: Points): (shown: Range | null) => number | null {
   return (shown) => {
-    const place = shown === null ? -1 : points.step.findLastIndex((step) => step <= shown[1]);
-    return points.value.at(place) ?? null;
+    const index = shown === null ? -1 : points.step.findLastIndex((step) => step <= shown[1]);
+    return points.value.at(index) ?? null;
   };
 }
 
@@ -209,11 +209,13 @@ export function overX(data: ChartData, xOf: ReadonlyMap<number, number>): ChartD
     rows.map(({ index, lost }) => (index === null ? gapIn(column, lost) : column[index]));
   return {
     x,
-    lines: data.lines.map(({ label, values, low, high, said }) => ({
+    lines: data.lines.map(({ label, values, low, high, summary }) => ({
       label,
       values: pick(values),
       ...(low && high ? { low: pick(low), high: pick(high) } : {}),
-      ...(said ? { said: (shown) => (shown === null ? said(null) : saidWithin(said, stepsIn(xOf, shown))) } : {}),
+      ...(summary
+        ? { summary: (shown) => (shown === null ? summary(null) : summaryWithin(summary, stepsIn(xOf, shown))) }
+        : {}),
     })),
   };
 }
@@ -222,9 +224,9 @@ function stepsIn(xOf: ReadonlyMap<number, number>, shown: Range): number[] {
   return [...xOf].flatMap(([step, x]) => (isWithin(x, shown) ? [step] : [])).sort((a, b) => a - b);
 }
 
-function saidWithin(said: NonNullable<Line["said"]>, steps: readonly number[]): number | null {
+function summaryWithin(summary: NonNullable<Line["summary"]>, steps: readonly number[]): number | null {
   const [first, last] = [steps[0], steps.at(-1)];
-  return first === undefined || last === undefined ? null : said([first, last]);
+  return first === undefined || last === undefined ? null : summary([first, last]);
 }
 
 interface Row {
@@ -245,7 +247,7 @@ export function lastKnown(values: Column): number | null {
 
 /** The legend's value of a line while the pointer is elsewhere. */
 export function saidOf(line: Line, x: readonly number[], shown: Range | null): number | null {
-  if (line.said) return line.said(shown);
+  if (line.summary) return line.summary(shown);
   return lastKnown(shown === null ? line.values : line.values.filter((_, i) => isWithin(numberAt(x, i), shown)));
 }
 
@@ -264,7 +266,7 @@ export function within(data: ChartData, range: Range): ChartData {
 
 /** Describes the chart in one sentence for screen readers. */
 export function described(title: string, data: ChartData, say: (value: number) => string): string {
-  const said = data.lines.flatMap(({ label, values }) => {
+  const wording = data.lines.flatMap(({ label, values }) => {
     const known = values.filter((value) => typeof value === "number");
     const first = known[0];
     const last = known.at(-1);
@@ -275,5 +277,5 @@ export function described(title: string, data: ChartData, say: (value: number) =
     );
     return [`${label} from ${say(first)} to ${say(last)}, between ${say(least)} and ${say(most)}`];
   });
-  return `${title}: ${said.length ? said.join("; ") : "no values yet"}`;
+  return `${title}: ${wording.length ? wording.join("; ") : "no values yet"}`;
 }

@@ -15,22 +15,24 @@ import { shownState } from "../../ui/words/jobStates";
 
 const ENDED = new Set(["completed", "cancelled"]);
 
-const QUESTIONS: Record<JobVerb, { title: string; said: string; act: string; keep: string }> = {
+const QUESTIONS: Record<JobVerb, { title: string; wording: string; act: string; keep: string }> = {
   pause: {
     title: "Pause this job?",
-    said: "Its machines drain and become available to other jobs. Sessions, batches and weights are kept. When you resume the job, it continues from there on whatever machines are free.",
+    wording:
+      "Its machines drain and become available to other jobs. Sessions, batches and weights are kept. When you resume the job, it continues from there on whatever machines are free.",
     act: "Pause the job",
     keep: "Let it run",
   },
   resume: {
     title: "Resume this job?",
-    said: "The job queues for machines again and continues from its newest checkpoint.",
+    wording: "The job queues for machines again and continues from its newest checkpoint.",
     act: "Resume the job",
     keep: "Leave it paused",
   },
   cancel: {
     title: "Cancel this job?",
-    said: "The job releases its machines and cannot be restarted. Published versions and recorded sessions are kept.",
+    wording:
+      "The job releases its machines and cannot be restarted. Published versions and recorded sessions are kept.",
     act: "Cancel the job",
     keep: "Keep it",
   },
@@ -119,7 +121,7 @@ function Actions({ job }: { job: JobRow }) {
 
 function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose: () => void }) {
   const edit = useJobEdit(jobId);
-  const { title, said, act, keep } = QUESTIONS[verb];
+  const { title, wording, act, keep } = QUESTIONS[verb];
   return (
     <FormDialog
       title={title}
@@ -131,7 +133,7 @@ function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose:
       onSend={(reason) => edit.mutate({ verb, reason }, { onSuccess: onClose })}
       onClose={onClose}
     >
-      <p>{said}</p>
+      <p>{wording}</p>
     </FormDialog>
   );
 }

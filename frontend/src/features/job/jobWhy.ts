@@ -1,6 +1,6 @@
 // Why a job is not running: the platform's reason, or who requested it and why. Pure.
 import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
-import { authorSaid } from "./events/eventWords";
+import { authorText } from "./events/eventWords";
 
 export interface Why {
   title: string;
@@ -21,7 +21,7 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
     const request = newestRequest(events, job.desired);
     if (job.desired === "run") return resumedWhy(request);
     const isBad = job.paused_by === "platform";
-    const by = isBad ? " by the platform" : request ? ` by ${authorSaid(request.author)}` : "";
+    const by = isBad ? " by the platform" : request ? ` by ${authorText(request.author)}` : "";
     const reason = request?.reason || (isBad ? job.state_reason : "");
     return { title: `${stopped}${by}:`, text: reason || "no reason was given", isBad };
   }
@@ -30,7 +30,7 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
 
 /** Why a job that is asked to run has stopped: it arrives at the pause before it goes on. */
 function resumedWhy(request: EventRow | undefined): Why {
-  const title = request ? `Resumed by ${authorSaid(request.author)}:` : "Resumed:";
+  const title = request ? `Resumed by ${authorText(request.author)}:` : "Resumed:";
   const reason = request?.reason ? `${request.reason}; ` : "";
   return { title, text: `${reason}it goes on as soon as it has paused`, isBad: false };
 }

@@ -1,4 +1,4 @@
-// The list of jobs: a page read over REST and kept current by the live topic. The URL holds filter, search and page.
+// The list of jobs: a page read over REST and kept current by the live topic. The URL contains filter, search and page.
 import { useEffect } from "react";
 import { Link } from "react-router";
 import { queryClient, useJobs, useMe } from "../../api/queries";

@@ -73,7 +73,7 @@ function curveOf(item: JobItem): Point[] {
 }
 
 /** Empty for a completed job: its progress bar already shows it. */
-function whySaid(job: { state: string; waiting_reason: string; state_reason: string }): string {
+function whyText(job: { state: string; waiting_reason: string; state_reason: string }): string {
   return job.state === "completed" ? "" : job.waiting_reason || job.state_reason;
 }
 
@@ -85,7 +85,7 @@ function rowOfLive(row: JobRow, curve: readonly Point[], reward: number | null):
     owner: row.owner,
     state: row.state,
     pausedBy: row.paused_by,
-    why: whySaid(row),
+    why: whyText(row),
     numDone: row.num_updates_done,
     numAll: row.num_updates,
     curve,
@@ -104,7 +104,7 @@ function rowOfItem(item: JobItem, curve: readonly Point[], reward: number | null
     owner: item.created_by ?? null,
     state: item.state,
     pausedBy: item.paused_by,
-    why: whySaid(item),
+    why: whyText(item),
     numDone: item.progress.num_updates_done,
     numAll: item.progress.num_updates,
     curve,

@@ -5,7 +5,7 @@ import { useMe } from "../../api/queries";
 import { KindPatterns } from "../../charts/lanes/KindPatterns";
 import { Icon } from "../../ui/Icon";
 import { ThemeToggle } from "../../ui/theme/ThemeToggle";
-import { zoneSaid } from "../../ui/words/format";
+import { zoneText } from "../../ui/words/format";
 import { LineBadge } from "./LineBadge";
 import { SignOut } from "./SignOut";
 
@@ -59,7 +59,7 @@ export function Layout({ children }: { children: ReactNode }) {
         <div className="side-end">
           <LineBadge />
           <span className="side-zone" title="Pages show times in this zone. Logs are in UTC." data-testid="zone">
-            Times: {zoneSaid()}
+            Times: {zoneText()}
           </span>
           <div className="side-user">
             <span className="side-name" title={me?.username}>

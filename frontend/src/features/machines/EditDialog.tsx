@@ -25,7 +25,7 @@ interface Props {
 }
 
 export function EditDialog({ machine, added, onClose }: Props) {
-  // The state when the dialog opened. The user decides on it, so it must still hold when the edit is sent.
+  // The state when the dialog opened. The user decides on it, so it must still be true when the edit is sent.
   const [seen, setSeen] = useState<Seen>(machine);
   const [edit, setEdit] = useState(() => {
     const now = editOf(machine);

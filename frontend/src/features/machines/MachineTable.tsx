@@ -8,7 +8,7 @@ import type { Columns } from "../../ui/table/columns";
 import { Table } from "../../ui/table/Table";
 import { integer, NONE, plural } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
-import { deviceProblems, hardwareSaid, healthOf, quarantineSaid } from "./hardware";
+import { deviceProblems, hardwareText, healthOf, quarantineText } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
@@ -73,7 +73,7 @@ function columnsOf(onEdit: Props["onEdit"], jobs: Props["jobs"]): Columns<Machin
       order: (machine) => machine.version,
       cell: (machine) => integer(machine.version),
     },
-    { head: "Hardware", className: "hardware", cell: (machine) => hardwareSaid(machine.capabilities) },
+    { head: "Hardware", className: "hardware", cell: (machine) => hardwareText(machine.capabilities) },
     {
       head: "Last edit",
       help: "The reason given for the last edit",
@@ -112,13 +112,13 @@ function Tags({ machine, onEdit }: { machine: MachineRow; onEdit: Props["onEdit"
 const NUM_COLUMNS = 8;
 
 function Quarantine({ machine }: { machine: MachineRow }) {
-  const said = quarantineSaid(machine, Date.now());
-  if (said === null) return null;
+  const wording = quarantineText(machine, Date.now());
+  if (wording === null) return null;
   return (
     <tr className="quarantine">
       <td />
       <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="quarantine">
-        {said}
+        {wording}
       </td>
     </tr>
   );
@@ -131,9 +131,9 @@ function CordonedDevices({ machine }: { machine: MachineRow }) {
     <tr className="quarantine">
       <td />
       <td className="why" colSpan={NUM_COLUMNS - 1} data-testid="cordoned-devices">
-        {problems.map(({ id, problemSaid, command }) => (
+        {problems.map(({ id, problemText, command }) => (
           <div key={id}>
-            {problemSaid} Once it is repaired: <code>{command}</code>
+            {problemText} Once it is repaired: <code>{command}</code>
           </div>
         ))}
       </td>
@@ -143,9 +143,9 @@ function CordonedDevices({ machine }: { machine: MachineRow }) {
 
 function JobLinks({ jobs }: { jobs: readonly { id: string; name: string }[] }) {
   if (jobs.length === 0) return NONE;
-  return jobs.map((job, place) => (
+  return jobs.map((job, index) => (
     <span key={job.id}>
-      {place > 0 ? ", " : null}
+      {index > 0 ? ", " : null}
       <Link to={`/jobs/${job.id}`} title={job.name}>
         {job.name}
       </Link>
@@ -153,7 +153,7 @@ function JobLinks({ jobs }: { jobs: readonly { id: string; name: string }[] }) {
   ));
 }
 
-/** Says for how many jobs a machine runs agents, unless its role tells it already. */
+/** Shows for how many jobs a machine runs agents, unless its role shows it already. */
 function agentWords({ role, num_agents }: MachineRow): string {
   if (num_agents === 0 || (role === "agent" && num_agents === 1)) return "";
   return role === "agent" ? ` of ${num_agents} jobs` : ` and agents of ${plural(num_agents, "job")}`;

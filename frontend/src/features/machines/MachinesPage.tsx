@@ -21,7 +21,7 @@ import { percent } from "../../ui/words/format";
 import { EditDialog } from "./EditDialog";
 import { machinesFound } from "./hardware";
 import { MachineTable } from "./MachineTable";
-import { editSaid } from "./tags";
+import { editText } from "./tags";
 
 const WINDOWS = ["2 min", "15 min", "1 h"] as const;
 const WINDOW = oneOf(WINDOWS);
@@ -90,9 +90,9 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   const marks: Mark[] = [...state.edits.values()].map((edit) => ({
     machine: edit.machine,
     at: edit.at,
-    said: editSaid(edit),
+    wording: editText(edit),
   }));
-  const said = lanes.map((lane) => `${lane.machine.name}: ${lane.now}`).join("; ");
+  const wording = lanes.map((lane) => `${lane.machine.name}: ${lane.now}`).join("; ");
   return (
     <Card
       title="Activity"
@@ -120,7 +120,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
           marks={marks}
           windowMs={windowMs}
           clock={clock}
-          label={`Activity by machine. Now ${said}`}
+          label={`Activity by machine. Now ${wording}`}
         />
       </div>
       <DrawnKinds shown={new Set(lanes.flatMap((lane) => lane.shares.map(keyOf)))} />

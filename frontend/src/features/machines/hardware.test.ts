@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { deviceProblems, hardwareSaid, healthOf, machinesFound, quarantineSaid } from "./hardware";
+import { deviceProblems, hardwareText, healthOf, machinesFound, quarantineText } from "./hardware";
 
 test("identical accelerators are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
-  expect(hardwareSaid({ num_cores: 96, memory_bytes: 2 * 1024 ** 4, accelerators: cards })).toBe(
+  expect(hardwareText({ num_cores: 96, memory_bytes: 2 * 1024 ** 4, accelerators: cards })).toBe(
     "96 cores, 2.0 TiB, 8\u00a0× NVIDIA H200, NVIDIA L4",
   );
-  expect(hardwareSaid({ num_cores: 1 })).toBe("1 core");
-  expect(hardwareSaid({})).toBe("–");
+  expect(hardwareText({ num_cores: 1 })).toBe("1 core");
+  expect(hardwareText({})).toBe("–");
 });
 
 const HEALTHY = { is_healthy: true, is_draining: false, is_cordoned: false, open_since: 1000, quarantine: null };
@@ -47,7 +47,7 @@ test("a cordoned device is named with its model and why", () => {
   expect(deviceProblems({ name: "alpha", capabilities })).toEqual([
     {
       id: "GPU-1",
-      problemSaid: "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost.",
+      problemText: "NVIDIA H100 GPU-1 is cordoned: the driver reports: GPU is lost.",
       command: 'seamlessflow machines release alpha --device GPU-1 --reason "…"',
     },
   ]);
@@ -55,12 +55,12 @@ test("a cordoned device is named with its model and why", () => {
 });
 
 test("a quarantine says until when, why, and whether the machine is being tried out", () => {
-  expect(quarantineSaid({ quarantine: null, role: null }, 0)).toBeNull();
+  expect(quarantineText({ quarantine: null, role: null }, 0)).toBeNull();
   const row = { quarantine: QUARANTINE, role: null };
-  expect(quarantineSaid(row, 2000)).toMatch(/^Gets no work until .*: 2 rollout phases failed on it\.$/);
-  expect(quarantineSaid(row, 40_000)).toBe("The next phase tries it out: 2 rollout phases failed on it.");
+  expect(quarantineText(row, 2000)).toMatch(/^Gets no work until .*: 2 rollout phases failed on it\.$/);
+  expect(quarantineText(row, 40_000)).toBe("The next phase tries it out: 2 rollout phases failed on it.");
   const again = { quarantine: { ...QUARANTINE, num_quarantines: 3 }, role: "rollout" as const };
-  expect(quarantineSaid(again, 40_000)).toBe(
+  expect(quarantineText(again, 40_000)).toBe(
     "A phase is trying it out (number 3 in a row): 2 rollout phases failed on it.",
   );
 });

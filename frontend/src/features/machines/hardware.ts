@@ -3,7 +3,7 @@ import type { MachineRow } from "../../live/rows";
 import { bytes, clock, NONE, plural } from "../../ui/words/format";
 
 /** "96 cores, 2.0 TiB, 8 × NVIDIA H200". */
-export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineRow["capabilities"]): string {
+export function hardwareText({ num_cores, memory_bytes, accelerators }: MachineRow["capabilities"]): string {
   if (!num_cores) return NONE;
   const counts = new Map<string, number>();
   for (const name of accelerators ?? []) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -19,7 +19,7 @@ export function healthOf(machine: Health): string {
 }
 
 /** Why a machine gets no work and until when; null if it does. `now`: epoch milliseconds. */
-export function quarantineSaid(machine: Pick<MachineRow, "quarantine" | "role">, now: number): string | null {
+export function quarantineText(machine: Pick<MachineRow, "quarantine" | "role">, now: number): string | null {
   const quarantine = machine.quarantine;
   if (!quarantine) return null;
   const isOver = quarantine.until <= now;
@@ -37,8 +37,8 @@ export function deviceProblems({ name: machine, capabilities }: Pick<MachineRow,
   const devices = capabilities.devices ?? [];
   return Object.entries(capabilities.device_problems ?? {}).map(([id, problem]) => {
     const name = devices.find((device) => device.id === id)?.name;
-    const problemSaid = `${name ? `${name} ` : ""}${id} is cordoned: ${problem}.`;
-    return { id, problemSaid, command: `seamlessflow machines release ${machine} --device ${id} --reason "…"` };
+    const problemText = `${name ? `${name} ` : ""}${id} is cordoned: ${problem}.`;
+    return { id, problemText, command: `seamlessflow machines release ${machine} --device ${id} --reason "…"` };
   });
 }
 
@@ -50,8 +50,8 @@ export function machinesFound<Row extends Found>(machines: readonly Row[], searc
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {
     const doing = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "";
-    const said = [machine.name, ...machine.tags, ...machine.labels, machine.role ?? "", healthOf(machine), doing];
-    const text = said.join("\n").toLowerCase();
+    const fields = [machine.name, ...machine.tags, ...machine.labels, machine.role ?? "", healthOf(machine), doing];
+    const text = fields.join("\n").toLowerCase();
     return words.every((word) => text.includes(word));
   });
 }

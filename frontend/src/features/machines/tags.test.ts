@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { MachineRow } from "../../live/rows";
-import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
+import { editOf, editText, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
 
 const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default" } as MachineRow;
 
@@ -29,11 +29,11 @@ it("describes what an edit did, why and by whom", () => {
     reason: "why not",
     author: "user:ada",
   };
-  expect(editSaid(edit)).toBe("tags {rollout} → {rollout, train} by ada: why not");
+  expect(editText(edit)).toBe("tags {rollout} → {rollout, train} by ada: why not");
   const drain = { before: {}, after: { is_cordoned: true, is_draining: true }, reason: "disk", author: "user:ada" };
-  expect(editSaid(drain)).toBe("drained by ada: disk");
+  expect(editText(drain)).toBe("drained by ada: disk");
   const moved = { before: { pool: "default" }, after: { pool: "lab" }, reason: "theirs", author: "user:ada" };
-  expect(editSaid(moved)).toBe("moved to the pool lab by ada: theirs");
+  expect(editText(moved)).toBe("moved to the pool lab by ada: theirs");
 });
 
 it("puts role tags first", () => {

@@ -32,7 +32,7 @@ export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEd
 }
 
 /** Describes an edit, for a mark on a lane. */
-export function editSaid(edit: Pick<EditRow, "before" | "after" | "reason" | "author">): string {
+export function editText(edit: Pick<EditRow, "before" | "after" | "reason" | "author">): string {
   const parts: string[] = [];
   if (edit.after.tags) parts.push(`tags {${(edit.before.tags ?? []).join(", ")}} → {${edit.after.tags.join(", ")}}`);
   if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "no longer draining");

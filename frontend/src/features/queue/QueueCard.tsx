@@ -4,7 +4,7 @@ import { Button } from "../../ui/Button";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
 import { duration } from "../../ui/words/format";
-import { actionOf, lackSaid, type Offer, placeSaid, type QueueEntry } from "./queueRows";
+import { actionOf, lackText, type Offer, placeText, type QueueEntry } from "./queueRows";
 
 interface Props {
   entry: QueueEntry;
@@ -14,10 +14,10 @@ interface Props {
 
 export function QueueCard({ entry, hasProjects, onPriority }: Props) {
   return (
-    <section className="card queue-card" aria-label={`${entry.job_name} ${lackSaid(entry.lack)}`}>
+    <section className="card queue-card" aria-label={`${entry.job_name} ${lackText(entry.lack)}`}>
       <div className="queue-head">
         <span className="queue-place" title={entry.place === null ? undefined : "Its place among all waiting jobs"}>
-          {placeSaid(entry)}
+          {placeText(entry)}
         </span>
         <h2>
           <Link to={`/jobs/${entry.job_id}`}>{entry.job_name}</Link>

@@ -91,7 +91,7 @@ export default function QueuePage() {
 function NoQueue() {
   return (
     <section className="card empty">
-      <h2>Nobody waits</h2>
+      <h2>No job waits</h2>
       <p className="muted">
         Every job has the machines that it can use. A job that lacks some appears here, with the machines that would
         fit, who has them, and the cheapest way to let it begin.

@@ -93,7 +93,7 @@ it("raises a priority on the generation that was seen", async () => {
   ]);
 });
 
-it("keeps the dialog with the platform's words if somebody else changed the job", async () => {
+it("keeps the dialog with the platform's words if another person changed the job", async () => {
   await showQueue({ "PATCH /jobs/job_1": new Refusal(412, { detail: "The job was changed meanwhile." }) });
   fireEvent.click(screen.getByRole("button", { name: "Raise…" }));
   fireEvent.click(screen.getByRole("button", { name: "Set the priority" }));
@@ -103,5 +103,5 @@ it("keeps the dialog with the platform's words if somebody else changed the job"
 
 it("says so when no job waits", async () => {
   show(<QueuePage />, { given: { "GET /me": ME, "GET /queue": pageOf([]) } });
-  expect(await screen.findByRole("heading", { name: "Nobody waits" })).toBeTruthy();
+  expect(await screen.findByRole("heading", { name: "No job waits" })).toBeTruthy();
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { actionOf, lackSaid, type Offer, placeSaid, signatureOf } from "./queueRows";
+import { actionOf, lackText, type Offer, placeText, signatureOf } from "./queueRows";
 
 const OFFER: Offer = {
   kind: "wait",
@@ -37,10 +37,10 @@ describe("an offer of the queue", () => {
   });
 });
 
-it("says the place of a job, or that it is at work", () => {
-  expect(placeSaid({ place: 2, lack: "floor" })).toBe("2.");
-  expect(placeSaid({ place: null, lack: "engines" })).toBe("At work");
-  expect(lackSaid("turn")).toBe("waits to train");
+it("says the position of a job, or that it is at work", () => {
+  expect(placeText({ place: 2, lack: "floor" })).toBe("2.");
+  expect(placeText({ place: null, lack: "engines" })).toBe("At work");
+  expect(lackText("turn")).toBe("waits to train");
 });
 
 it("notices a job that begins to wait, and ignores one that never did", () => {

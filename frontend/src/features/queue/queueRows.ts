@@ -4,7 +4,7 @@ import type { Schemas } from "../../api/client";
 export type QueueEntry = Schemas["QueueEntryOutput"];
 export type Offer = Schemas["QueueUnblockOutput"];
 
-/** How the reader may carry out an offer; null if there is nothing to do or somebody else has to do it. */
+/** How the reader may carry out an offer; null if there is nothing to do or another person has to do it. */
 export type Action = { to: string; word: string } | { priority: number; word: string } | null;
 
 const SHORT_LACKS: Record<string, string> = {
@@ -14,11 +14,11 @@ const SHORT_LACKS: Record<string, string> = {
   turn: "waits to train",
 };
 
-export function placeSaid(entry: Pick<QueueEntry, "place" | "lack">): string {
+export function placeText(entry: Pick<QueueEntry, "place" | "lack">): string {
   return entry.place === null ? "At work" : `${entry.place}.`;
 }
 
-export function lackSaid(lack: string): string {
+export function lackText(lack: string): string {
   return SHORT_LACKS[lack] ?? lack;
 }
 

@@ -2,7 +2,7 @@
 import { colourOfVersion } from "../../trajectory/colours/versionColours";
 import { Card } from "../../ui/Cards";
 import { plural } from "../../ui/words/format";
-import { kindWord, type NodeOutput, type Said, type ShownNode } from "./nodes";
+import { kindWord, type NodeOutput, type ShownMessage, type ShownNode } from "./nodes";
 
 const MAX_INDENT = 6;
 
@@ -24,9 +24,9 @@ export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
                 </span>
               ))}
             </p>
-            {shown.said.map((said, i) => (
+            {shown.messages.map((message, i) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: the messages of a node never change places
-              <Message key={i} said={said} />
+              <Message key={i} message={message} />
             ))}
             {shown.node.versions.length > 0 ? <Tokens node={shown.node} /> : null}
           </li>
@@ -36,14 +36,14 @@ export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
   );
 }
 
-function Message({ said }: { said: Said }) {
+function Message({ message }: { message: ShownMessage }) {
   return (
-    <div className={`message from-${said.role}`}>
-      <span className="message-role">{said.role}</span>
+    <div className={`message from-${message.role}`}>
+      <span className="message-role">{message.role}</span>
       <div className="message-body">
-        {said.reasoning ? <pre className="reasoning">{said.reasoning}</pre> : null}
-        {said.text ? <pre>{said.text}</pre> : null}
-        {said.calls.map((call, i) => (
+        {message.reasoning ? <pre className="reasoning">{message.reasoning}</pre> : null}
+        {message.text ? <pre>{message.text}</pre> : null}
+        {message.calls.map((call, i) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: the calls of a message never change places
           <div key={i} className="tool-call">
             <span className="mono">→ {call.name}</span>
@@ -65,8 +65,8 @@ function Tokens({ node }: { node: NodeOutput }) {
           {node.versions.flatMap((span) =>
             ids.slice(span.start, span.end).map((id, i) => {
               const at = span.start + i;
-              const said = `token ${at}: id ${id}, probability ${Math.exp(logprobs[at] ?? 0).toFixed(3)}, ${versionSaid(span.version)}`;
-              return <span key={at} className="token" style={coloured(span.version)} title={said} />;
+              const title = `token ${at}: id ${id}, probability ${Math.exp(logprobs[at] ?? 0).toFixed(3)}, ${versionText(span.version)}`;
+              return <span key={at} className="token" style={coloured(span.version)} title={title} />;
             }),
           )}
         </div>
@@ -86,7 +86,7 @@ function Tokens({ node }: { node: NodeOutput }) {
       <p className="token-versions">
         {node.versions.map((span) => (
           <span key={span.start}>
-            <span className="swatch" style={coloured(span.version)} aria-hidden="true" /> {versionSaid(span.version)}:{" "}
+            <span className="swatch" style={coloured(span.version)} aria-hidden="true" /> {versionText(span.version)}:{" "}
             {plural(span.end - span.start, "token")}
           </span>
         ))}
@@ -95,7 +95,7 @@ function Tokens({ node }: { node: NodeOutput }) {
   );
 }
 
-function versionSaid(version: number): string {
+function versionText(version: number): string {
   return version < 0 ? "unknown version" : `version ${version}`;
 }
 

@@ -2,7 +2,7 @@
 import { ApiProblem, type Schemas } from "../../api/client";
 import { Problem } from "../../ui/Problem";
 import { bytes } from "../../ui/words/format";
-import { nothingSaid } from "./outputWords";
+import { nothingText } from "./outputWords";
 import { useSessionLog } from "./useSessionLog";
 
 interface Props {
@@ -41,7 +41,7 @@ export function SessionOutput({ session, spec }: Props) {
             ? "Reading …"
             : log.error
               ? `${log.error.message}.`
-              : nothingSaid(session.state, spec?.environment)}
+              : nothingText(session.state, spec?.environment)}
         </p>
       )}
     </section>

@@ -12,9 +12,9 @@ import { Tile } from "../../ui/Tile";
 import { useTitle } from "../../ui/useTitle";
 import { decimal, integer } from "../../ui/words/format";
 import { Conversation } from "./Conversation";
-import { joinsFigure, joinsSaid } from "./joins";
+import { joinsFigure, joinsText } from "./joins";
 import { shownNodes } from "./nodes";
-import { lastLineSaid } from "./outputWords";
+import { lastLineText } from "./outputWords";
 import { SessionOutput } from "./SessionOutput";
 
 // Longer sessions are drawn without a box for each token.
@@ -64,7 +64,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
           </Tile>
           <Tile title="Turns" figure={integer(session.num_turns)} />
           <Tile title="Clean joins" figure={joinsFigure(session.joins)} testId="joins">
-            {joinsSaid(session.joins)}
+            {joinsText(session.joins)}
           </Tile>
           <Tile title="Sampled tokens" figure={integer(session.num_sampled_tokens)} />
           <Tile title="Policy versions" figure={integer(numVersions)}>
@@ -86,7 +86,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
 }
 
 function Reason({ session }: { session: Schemas["SessionDetailOutput"] }) {
-  const lastLine = lastLineSaid(session);
+  const lastLine = lastLineText(session);
   return (
     <Card title="Reason">
       <pre className="spec wrapped">{session.reason}</pre>

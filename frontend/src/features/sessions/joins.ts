@@ -22,13 +22,13 @@ export function joinsFigure(joins: JoinsOutput | null): string {
 }
 
 /** `2 conversations; 1 fork: the system prompt changed`, the most frequent cause first. */
-export function joinsSaid(joins: JoinsOutput | null): string {
+export function joinsText(joins: JoinsOutput | null): string {
   if (!joins) return "";
   const several = (joins.num_conversations ?? 0) > 1 ? `${integer(joins.num_conversations)} conversations; ` : "";
-  return several + forksSaid(joins, several !== "");
+  return several + forksText(joins, several !== "");
 }
 
-function forksSaid(joins: JoinsOutput, areSeveral: boolean): string {
+function forksText(joins: JoinsOutput, areSeveral: boolean): string {
   if (joins.num_turns === 0) return areSeveral ? "no turn after their first yet" : "no turn after the first yet";
   const ranked = Object.entries(joins.causes).sort(([, a], [, b]) => b - a);
   if (ranked.length === 0) return "every turn continued its conversation";

@@ -35,7 +35,7 @@ it("indents the arguments of tool calls, and leaves text that is not JSON unchan
     { function: { name: "say", arguments: "{broken" } },
   ];
   const [shown] = shownNodes([node(0, null, { messages: [{ role: "assistant", content: null, tool_calls: calls }] })]);
-  expect(shown?.said).toEqual([
+  expect(shown?.messages).toEqual([
     {
       role: "assistant",
       text: "",

@@ -1,6 +1,6 @@
 // Prepares a session's tree for its page: nodes depth first, indented where it branches, with their messages. Pure.
 import type { Schemas } from "../../api/client";
-import { finishSaid } from "../../trajectory/forest/describe";
+import { finishText } from "../../trajectory/forest/describe";
 import { isMapping, mappingsIn } from "../../values/guards";
 
 export type NodeOutput = Schemas["NodeOutput"];
@@ -10,7 +10,7 @@ export interface ToolCall {
   arguments: string;
 }
 
-export interface Said {
+export interface ShownMessage {
   role: string;
   text: string;
   reasoning: string;
@@ -21,7 +21,7 @@ export interface ShownNode {
   node: NodeOutput;
   /** Number of forks above. */
   depth: number;
-  said: Said[];
+  messages: ShownMessage[];
   marks: string[];
 }
 
@@ -41,7 +41,7 @@ export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
   const pending = (children.get(null) ?? []).map((node) => ({ node, depth: 0 })).reverse();
   for (let next = pending.pop(); next; next = pending.pop()) {
     const { node, depth } = next;
-    order.push({ node, depth, said: messagesOf(node), marks: marksOf(node) });
+    order.push({ node, depth, messages: messagesOf(node), marks: marksOf(node) });
     const below = children.get(node.node_index) ?? [];
     const deeper = depth + (below.length > 1 ? 1 : 0);
     pending.push(...below.map((child) => ({ node: child, depth: deeper })).reverse());
@@ -49,7 +49,7 @@ export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
   return order;
 }
 
-function messagesOf(node: NodeOutput): Said[] {
+function messagesOf(node: NodeOutput): ShownMessage[] {
   return mappingsIn(node.messages).map((message) => ({
     role: String(message.role ?? ""),
     text: textOf(message.content),
@@ -70,7 +70,7 @@ function callsOf(calls: unknown): ToolCall[] {
   });
 }
 
-/** Indents arguments that hold JSON, and shows any other text as it is. */
+/** Indents arguments that are JSON, and shows any other text as it is. */
 function pretty(text: unknown): string {
   if (typeof text !== "string") return textOf(text);
   try {
@@ -88,7 +88,7 @@ function marksOf(node: NodeOutput): string[] {
   if (node.drift !== null && node.drift !== "clean") marks.push([node.drift, node.cause].filter(Boolean).join(": "));
   if (node.max_gap_s !== null && node.max_gap_s >= LONG_GAP_S) marks.push(`largest gap ${node.max_gap_s.toFixed(1)} s`);
   if (!PLAIN_FINISHES.has(node.finish_reason))
-    marks.push(finishSaid(String(node.finish_reason)) || String(node.finish_reason));
+    marks.push(finishText(String(node.finish_reason)) || String(node.finish_reason));
   if (node.num_wasted_tokens > 0) marks.push(`${node.num_wasted_tokens} tokens discarded`);
   return marks;
 }

@@ -1,17 +1,17 @@
 import { expect, it } from "vitest";
-import { lastLineSaid, nothingSaid } from "./outputWords";
+import { lastLineText, nothingText } from "./outputWords";
 
 it("says what will appear, and why nothing does", () => {
-  expect(nothingSaid("open", { name: "command" })).toMatch(/appears here while it runs/);
-  expect(nothingSaid("closed", undefined)).toBe("This session printed nothing.");
-  expect(nothingSaid("closed", { name: "external" })).toMatch(/outside the platform/);
-  expect(nothingSaid("closed", { name: "command", session_log_bytes: 0 })).toMatch(/session_log_bytes is 0/);
+  expect(nothingText("open", { name: "command" })).toMatch(/appears here while it runs/);
+  expect(nothingText("closed", undefined)).toBe("This session printed nothing.");
+  expect(nothingText("closed", { name: "external" })).toMatch(/outside the platform/);
+  expect(nothingText("closed", { name: "command", session_log_bytes: 0 })).toMatch(/session_log_bytes is 0/);
 });
 
 it("names the last line of a failed session once", () => {
-  expect(lastLineSaid({ reason: "the set-up took too long", last_line: "pulling the image" })).toBe(
+  expect(lastLineText({ reason: "the set-up took too long", last_line: "pulling the image" })).toBe(
     "pulling the image",
   );
-  expect(lastLineSaid({ reason: "sh exited with code 3: no such tool\n", last_line: "no such tool" })).toBeUndefined();
-  expect(lastLineSaid({ reason: "its machine was lost", last_line: null })).toBeUndefined();
+  expect(lastLineText({ reason: "sh exited with code 3: no such tool\n", last_line: "no such tool" })).toBeUndefined();
+  expect(lastLineText({ reason: "its machine was lost", last_line: null })).toBeUndefined();
 });

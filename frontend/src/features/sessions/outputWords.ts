@@ -5,7 +5,7 @@ interface Environment {
   session_log_bytes?: number;
 }
 
-export function nothingSaid(state: string, environment: Environment | undefined): string {
+export function nothingText(state: string, environment: Environment | undefined): string {
   if (environment?.name === "external")
     return "The agents of this job run outside the platform, which does not see what they print.";
   if (environment?.session_log_bytes === 0)
@@ -16,7 +16,7 @@ export function nothingSaid(state: string, environment: Environment | undefined)
 }
 
 /** The last line that a failed session printed, unless its reason ends with it. */
-export function lastLineSaid(session: { reason: string; last_line: string | null }): string | undefined {
+export function lastLineText(session: { reason: string; last_line: string | null }): string | undefined {
   const line = session.last_line;
   return line && !session.reason.trimEnd().endsWith(line) ? line : undefined;
 }

@@ -1,7 +1,7 @@
 // Reads a session's log, again and again while the session runs and shortly after its end, when its last lines arrive.
 import { useQuery } from "@tanstack/react-query";
 import { api, bodyOf, type Schemas } from "../../api/client";
-import { gapSaid } from "../../ui/words/logs";
+import { gapText } from "../../ui/words/logs";
 
 const EVERY_MS = 2000;
 const ARRIVING_MS = 15_000;
@@ -30,7 +30,7 @@ async function wholeLog(sessionId: string) {
         params: { path: { session_id: sessionId }, query: { offset } },
       }),
     );
-    text += gapSaid(part.num_missing_bytes) + part.text;
+    text += gapText(part.num_missing_bytes) + part.text;
     offset = part.next_offset;
     if (!part.truncated || part.text === "") return { text, numBytes: part.end };
   }

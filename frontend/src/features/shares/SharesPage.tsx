@@ -124,13 +124,13 @@ function ShareBar({ share, most }: { share: Share; most: number }) {
   const bar = barOf(share, most);
   return (
     <div className="share-bar" aria-hidden="true">
-      <span className="share-held" style={{ width: `${bar.held * 100}%` }} />
+      <span className="share-owned" style={{ width: `${bar.owned * 100}%` }} />
       <span className="share-entitled" style={{ left: `${bar.entitled * 100}%` }} />
     </div>
   );
 }
 
 function Balance({ share }: { share: Share }) {
-  const { tone, said } = balanceOf(share);
-  return <span className={`share-balance share-${tone || "even"}`}>{said}</span>;
+  const { tone, wording } = balanceOf(share);
+  return <span className={`share-balance share-${tone || "even"}`}>{wording}</span>;
 }

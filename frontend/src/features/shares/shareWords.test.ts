@@ -2,11 +2,11 @@ import { expect, it } from "vitest";
 import { balanceOf, barOf, mostOf, quotaOf, weightOf } from "./shareWords";
 
 it("says who borrows, who lends and who is short", () => {
-  expect(balanceOf({ num_borrowed: 2, is_short: true }).said).toBe("borrows 2");
-  expect(balanceOf({ num_borrowed: -1.5, is_short: false }).said).toBe("lends 1.5");
-  expect(balanceOf({ num_borrowed: -1.5, is_short: true }).said).toBe("is short of 1.5");
-  expect(balanceOf({ num_borrowed: 0.3, is_short: false }).said).toBe("has its share");
-  expect(balanceOf({ num_borrowed: 0, is_short: true }).said).toBe("has its share, and could use more");
+  expect(balanceOf({ num_borrowed: 2, is_short: true }).wording).toBe("borrows 2");
+  expect(balanceOf({ num_borrowed: -1.5, is_short: false }).wording).toBe("lends 1.5");
+  expect(balanceOf({ num_borrowed: -1.5, is_short: true }).wording).toBe("is short of 1.5");
+  expect(balanceOf({ num_borrowed: 0.3, is_short: false }).wording).toBe("has its share");
+  expect(balanceOf({ num_borrowed: 0, is_short: true }).wording).toBe("has its share, and could use more");
 });
 
 it("draws bars as parts of the largest number", () => {
@@ -15,8 +15,8 @@ it("draws bars as parts of the largest number", () => {
     { num_borrowed: 4, entitled: 0 },
   ];
   expect(mostOf(shares)).toBe(4);
-  expect(barOf({ num_borrowed: -1, entitled: 2 }, 4)).toEqual({ held: 0.25, entitled: 0.5 });
-  expect(barOf({ num_borrowed: 0, entitled: 0 }, mostOf([]))).toEqual({ held: 0, entitled: 0 });
+  expect(barOf({ num_borrowed: -1, entitled: 2 }, 4)).toEqual({ owned: 0.25, entitled: 0.5 });
+  expect(barOf({ num_borrowed: 0, entitled: 0 }, mostOf([]))).toEqual({ owned: 0, entitled: 0 });
 });
 
 it("reads weights and quotas, and an empty quota as no limit", () => {

@@ -5,17 +5,19 @@ import type { Share } from "./queries";
 /** Below this part of a machine, a project counts as having what it is entitled to. */
 const SLIGHT = 0.5;
 
-export type Balance = { said: string; tone: "" | "lends" | "borrows" | "short" };
+export type Balance = { wording: string; tone: "" | "lends" | "borrows" | "short" };
 
 /** Whether a project borrows, lends, or is short of machines. */
 export function balanceOf(share: Pick<Share, "num_borrowed" | "is_short">): Balance {
   const { num_borrowed, is_short } = share;
-  if (num_borrowed >= SLIGHT) return { said: `borrows ${machines(num_borrowed)}`, tone: "borrows" };
+  if (num_borrowed >= SLIGHT) return { wording: `borrows ${machines(num_borrowed)}`, tone: "borrows" };
   if (num_borrowed <= -SLIGHT) {
     const missing = machines(-num_borrowed);
-    return is_short ? { said: `is short of ${missing}`, tone: "short" } : { said: `lends ${missing}`, tone: "lends" };
+    return is_short
+      ? { wording: `is short of ${missing}`, tone: "short" }
+      : { wording: `lends ${missing}`, tone: "lends" };
   }
-  return is_short ? { said: "has its share, and could use more", tone: "" } : { said: "has its share", tone: "" };
+  return is_short ? { wording: "has its share, and could use more", tone: "" } : { wording: "has its share", tone: "" };
 }
 
 /** The number of machines, without a decimal that says nothing. */
@@ -24,7 +26,7 @@ export function machines(num: number): string {
 }
 
 export interface Drawn {
-  held: number;
+  owned: number;
   entitled: number;
 }
 
@@ -37,8 +39,8 @@ export function sharedOf(share: Counted): number {
 
 /** The bar of each project: parts of the most that any project has or is entitled to. */
 export function barOf(share: Counted, most: number): Drawn {
-  if (most <= 0) return { held: 0, entitled: 0 };
-  return { held: sharedOf(share) / most, entitled: share.entitled / most };
+  if (most <= 0) return { owned: 0, entitled: 0 };
+  return { owned: sharedOf(share) / most, entitled: share.entitled / most };
 }
 
 export function mostOf(shares: readonly Counted[]): number {

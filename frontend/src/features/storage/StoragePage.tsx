@@ -1,4 +1,4 @@
-// Disk usage, the retention policy and manual deletion, for one project at a time. The URL holds the project.
+// Disk usage, the retention policy and manual deletion, for one project at a time. The URL names the project.
 import { NavLink, Route, Routes, useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
 import { chosenProject, NoProject, ProjectPicker } from "../../pickers/ProjectPicker";

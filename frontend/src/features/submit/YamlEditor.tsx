@@ -44,9 +44,9 @@ export default function YamlEditor({ text, onChange }: Props) {
   latest.current = { text, onChange };
 
   useEffect(() => {
-    const place = host.current;
-    if (!place) return;
-    const root = place.shadowRoot ?? place.attachShadow({ mode: "open" });
+    const element = host.current;
+    if (!element) return;
+    const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
     const made = new EditorView({ root, parent: root, state: stateOf(latest) });
     view.current = made;
     return () => made.destroy();

@@ -168,13 +168,13 @@ function isAnyName(node: Node): boolean {
 }
 
 function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node): string {
-  const said = (bound: number) => bound.toLocaleString("en-GB");
-  if (minimum !== undefined && maximum !== undefined) return `from ${said(minimum)} to ${said(maximum)}`;
+  const shown = (bound: number) => bound.toLocaleString("en-GB");
+  if (minimum !== undefined && maximum !== undefined) return `from ${shown(minimum)} to ${shown(maximum)}`;
   const parts: string[] = [];
-  if (minimum !== undefined) parts.push(`at least ${said(minimum)}`);
-  if (exclusiveMinimum !== undefined) parts.push(`above ${said(exclusiveMinimum)}`);
-  if (maximum !== undefined) parts.push(`at most ${said(maximum)}`);
-  if (exclusiveMaximum !== undefined) parts.push(`below ${said(exclusiveMaximum)}`);
+  if (minimum !== undefined) parts.push(`at least ${shown(minimum)}`);
+  if (exclusiveMinimum !== undefined) parts.push(`above ${shown(exclusiveMinimum)}`);
+  if (maximum !== undefined) parts.push(`at most ${shown(maximum)}`);
+  if (exclusiveMaximum !== undefined) parts.push(`below ${shown(exclusiveMaximum)}`);
   return parts.join(" and ");
 }
 

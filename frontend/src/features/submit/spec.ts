@@ -1,4 +1,4 @@
-// A draft job spec: a plain value that both the form and the editor change. It holds only what the user set. Pure.
+// A draft job spec: a plain value that both the form and the editor change. It contains only the user's fields. Pure.
 import { isMapping, type Mapping } from "../../values/guards";
 import type { Field, Path } from "./fields";
 
@@ -81,8 +81,8 @@ export function faultsByField(faults: readonly Fault[], fields: readonly Field[]
   for (const fault of faults.flatMap((one) => ofMissing(one, fields))) {
     const { field, detail } = ofMember(fault, names);
     const name = [field, ...parents(field)].find((one) => names.has(one)) ?? "";
-    const said = name ? detail : [field, detail].filter(Boolean).join(": ");
-    found.set(name, found.has(name) ? `${found.get(name)}; ${said}` : said);
+    const wording = name ? detail : [field, detail].filter(Boolean).join(": ");
+    found.set(name, found.has(name) ? `${found.get(name)}; ${wording}` : wording);
   }
   return found;
 }

@@ -47,7 +47,7 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
     >
       <TextField
         label="Name"
-        help="What the token is used for, so that you can tell later whether it is safe to revoke."
+        help="What the token is used for, so that you know later whether it is safe to revoke."
         value={name}
         onChange={setName}
         maxLength={120}

@@ -1,4 +1,4 @@
-// The meaning of colours: policy version, logprob or advantage. Pure. Readers with any colour vision can tell the
+// The meaning of colours: policy version, logprob or advantage. Pure. Readers with any colour vision can distinguish the
 // colours of a palette apart.
 //
 // `versionColours` chooses the colours of versions. Logprobs follow a ramp by probability, and advantages run from

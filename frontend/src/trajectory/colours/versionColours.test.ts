@@ -47,7 +47,7 @@ function distance(one: Lab, other: Lab): number {
 
 function leastDistance(vision: Vision, apart: number): number {
   const seen = VERSIONS.map((version) => seenBy(vision, colourOfVersion(version)));
-  return Math.min(...seen.slice(apart).map((lab, place) => distance(lab, itemAt(seen, place))));
+  return Math.min(...seen.slice(apart).map((lab, index) => distance(lab, itemAt(seen, index))));
 }
 
 describe("colours of versions", () => {

@@ -9,8 +9,8 @@ import type { ForestSource } from "../forest/ForestSource";
 import { type Layout, layoutOf, stretch, widthOf } from "../geometry/layout";
 import {
   clamp,
+  clamped,
   fitView,
-  held,
   MAX_PX_PER_TOKEN,
   panned,
   resized,
@@ -83,7 +83,7 @@ export function ForestCanvas(props: Props) {
   const move = useCallback(
     (change: (view: View) => View) => {
       const { current } = stage;
-      current.view = held(change(current.view), current.layout);
+      current.view = clamped(change(current.view), current.layout);
       current.isMoved = true;
       if (latest.current.isFollowing) latest.current.onLeaveFollow();
       request();

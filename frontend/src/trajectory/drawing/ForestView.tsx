@@ -5,7 +5,7 @@ import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { plural } from "../../ui/words/format";
 import { COLOUR_MODES, type ColourMode } from "../colours/colours";
-import { nodeSaid } from "../forest/describe";
+import { nodeText } from "../forest/describe";
 import { NONE } from "../forest/Forest";
 import type { ForestSource } from "../forest/ForestSource";
 import type { GroupTopicState } from "../wire/topic";
@@ -111,7 +111,7 @@ export function ForestView({ source, state, sessionId }: Props) {
             source={source}
             mode={mode}
             selected={chosen}
-            highlighted={sessionId === undefined ? NONE : forest.sessionPlace(sessionId)}
+            highlighted={sessionId === undefined ? NONE : forest.sessionIndex(sessionId)}
             isFollowing={isFollowing}
             label={`Forest of ${plural(forest.numAlive, "node")} in ${plural(forest.sessions.length, "session")}`}
             onSelect={setSelected}
@@ -146,7 +146,7 @@ export function ForestView({ source, state, sessionId }: Props) {
       </div>
       <Legend forest={forest} mode={mode} largestAdvantage={largestAdvantage(source)} />
       <p className="visually-hidden" role="status">
-        {isChosen ? nodeSaid(forest, selected) : ""}
+        {isChosen ? nodeText(forest, selected) : ""}
       </p>
     </section>
   );
@@ -161,7 +161,7 @@ interface Hover {
 function HoverNote({ source, hover }: { source: ForestSource; hover: Hover }) {
   return (
     <p className="forest-hover" aria-hidden="true" style={{ left: hover.x + 14, top: hover.y + 16 }}>
-      {nodeSaid(source.forest, hover.node)}
+      {nodeText(source.forest, hover.node)}
     </p>
   );
 }

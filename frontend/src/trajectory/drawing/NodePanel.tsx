@@ -10,10 +10,10 @@ import { useTheme } from "../../ui/theme/theme";
 import { floatAt, intAt, numberAt } from "../../values/columns";
 import { type Mapping, mappingsIn } from "../../values/guards";
 import { paletteOf, versionColour } from "../colours/colours";
-import { finishSaid, kindSaid, percentSaid, sessionSaid, tokensSaid } from "../forest/describe";
+import { finishText, kindText, percentText, sessionText, tokensText } from "../forest/describe";
 import { type Forest, NONE, SAMPLED } from "../forest/Forest";
 import type { ForestSource } from "../forest/ForestSource";
-import { type Said, saidOf } from "../wire/messages";
+import { type ShownMessage, shownMessage } from "../wire/messages";
 import type { Growing } from "../wire/topic";
 import { TokenTable } from "./TokenTable";
 
@@ -32,9 +32,9 @@ export function NodePanel({ source, node, growing, onClose, onShow }: Props) {
     <aside className="node-panel" aria-label="Selected node">
       <header className="node-panel-head">
         <div className="node-panel-title">
-          <h2>{kindSaid(forest, node)}</h2>
+          <h2>{kindText(forest, node)}</h2>
           <p className="muted">
-            {[tokensSaid(intAt(forest.numTokens, node)), sessionSaid(forest, node)].filter(Boolean).join(" · ")}
+            {[tokensText(intAt(forest.numTokens, node)), sessionText(forest, node)].filter(Boolean).join(" · ")}
           </p>
         </div>
         <button
@@ -92,13 +92,13 @@ function NodeFigures({ source, node }: { source: ForestSource; node: number }) {
       <Figure name="Versions">
         <VersionRuns forest={forest} node={node} />
       </Figure>
-      {Number.isNaN(mean) ? null : <Figure name="Mean probability">{percentSaid(mean)}</Figure>}
+      {Number.isNaN(mean) ? null : <Figure name="Mean probability">{percentText(mean)}</Figure>}
       {handovers.length || forest.numHandovers(node) ? (
         <Figure name="Hand-overs">
           {handovers.length ? handovers.map((at) => `after token ${at}`).join(", ") : forest.numHandovers(node)}
         </Figure>
       ) : null}
-      {forest.finishReason(node) ? <Figure name="Finish">{finishSaid(forest.finishReason(node))}</Figure> : null}
+      {forest.finishReason(node) ? <Figure name="Finish">{finishText(forest.finishReason(node))}</Figure> : null}
       {forest.isPartial(node) ? <Figure name="Training">not used: the answer was cut short</Figure> : null}
       {session?.reward === null || session?.reward === undefined ? null : (
         <Figure name="Session reward">
@@ -185,8 +185,9 @@ function GrowingMessages({
   growing: Growing | undefined;
 }) {
   if (source.forest.kind[node] !== SAMPLED) return <MessageList messages={growing?.prompt?.messages ?? []} />;
-  const heard = source.forest.heard.get(node);
-  const text = heard && source.vocabulary ? source.vocabulary.text(heard.tokens.ids.subarray(0, heard.length)) : "";
+  const received = source.forest.received.get(node);
+  const text =
+    received && source.vocabulary ? source.vocabulary.text(received.tokens.ids.subarray(0, received.length)) : "";
   return (
     <article className="message">
       <h3>assistant</h3>
@@ -200,37 +201,37 @@ function GrowingMessages({
 
 function MessageList({ messages }: { messages: readonly Mapping[] }) {
   if (messages.length === 0) return <p className="muted">This node added no messages.</p>;
-  return messages.map((message, place) => {
-    const said = saidOf(message);
+  return messages.map((message, index) => {
+    const shown = shownMessage(message);
     // biome-ignore lint/suspicious/noArrayIndexKey: the messages of a node never change places
-    return <Message key={place} said={said} />;
+    return <Message key={index} shown={shown} />;
   });
 }
 
-function Message({ said }: { said: Said }) {
+function Message({ shown }: { shown: ShownMessage }) {
   return (
     <article className="message">
       <h3>
-        {said.role}
-        {said.callId ? <small className="mono"> answers {said.callId}</small> : null}
+        {shown.role}
+        {shown.callId ? <small className="mono"> answers {shown.callId}</small> : null}
       </h3>
-      {said.reasoning ? (
+      {shown.reasoning ? (
         <details>
           <summary>Reasoning</summary>
-          <pre>{said.reasoning}</pre>
+          <pre>{shown.reasoning}</pre>
         </details>
       ) : null}
-      {said.content ? <pre>{said.content}</pre> : null}
-      {said.calls.map((call, place) => (
+      {shown.content ? <pre>{shown.content}</pre> : null}
+      {shown.calls.map((call, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the calls of a message never change places
-        <div className="tool-call" key={place}>
+        <div className="tool-call" key={index}>
           <h4>
             <Icon name="code" /> {call.name}
           </h4>
           <pre>{call.arguments}</pre>
         </div>
       ))}
-      {!said.content && !said.calls.length && !said.reasoning ? <p className="muted">Empty message.</p> : null}
+      {!shown.content && !shown.calls.length && !shown.reasoning ? <p className="muted">Empty message.</p> : null}
     </article>
   );
 }

@@ -3,7 +3,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { itemAt } from "../../values/columns";
-import { nodeSaid } from "../forest/describe";
+import { nodeText } from "../forest/describe";
 import { NONE } from "../forest/Forest";
 import type { ForestSource } from "../forest/ForestSource";
 import { layoutOf } from "../geometry/layout";
@@ -66,13 +66,13 @@ export function Outline({ source, selected, onSelect }: Props) {
           const row = itemAt(rows, item.index);
           return (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the tree handles the keys
-            // biome-ignore lint/a11y/useFocusableInteractive: the tree holds the focus and names the active row
+            // biome-ignore lint/a11y/useFocusableInteractive: the tree has the focus and names the active row
             <div
               key={row.node}
               id={`outline-${row.node}`}
               role="treeitem"
               aria-level={row.level}
-              aria-posinset={row.place}
+              aria-posinset={row.position}
               aria-setsize={row.size}
               aria-selected={row.node === selected}
               {...(row.isFork ? { "aria-expanded": row.isOpen } : {})}
@@ -89,7 +89,7 @@ export function Outline({ source, selected, onSelect }: Props) {
               <span className="forest-outline-mark" aria-hidden="true">
                 {row.isFork ? (row.isOpen ? "▾" : "▸") : "·"}
               </span>
-              {nodeSaid(forest, row.node)}
+              {nodeText(forest, row.node)}
             </div>
           );
         })}
@@ -107,7 +107,7 @@ function keyed(
 ): void {
   const row = rows[active];
   if (!row) return;
-  const go = (place: number) => onSelect(rows[Math.min(Math.max(place, 0), rows.length - 1)]?.node ?? NONE);
+  const go = (position: number) => onSelect(rows[Math.min(Math.max(position, 0), rows.length - 1)]?.node ?? NONE);
   if (event.key === "ArrowDown") go(active + 1);
   else if (event.key === "ArrowUp") go(active - 1);
   else if (event.key === "Home") go(0);

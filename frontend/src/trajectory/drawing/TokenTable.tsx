@@ -6,7 +6,7 @@ import { useEffect, useRef } from "react";
 import { useTheme } from "../../ui/theme/theme";
 import { intAt } from "../../values/columns";
 import { logprobColour, paletteOf, versionColour } from "../colours/colours";
-import { percentSaid } from "../forest/describe";
+import { percentText } from "../forest/describe";
 import { SAMPLED, versionAt } from "../forest/Forest";
 import type { ForestSource } from "../forest/ForestSource";
 
@@ -59,7 +59,7 @@ export function TokenTable({ source, node }: { source: ForestSource; node: numbe
               {isSampled ? (
                 <span className="token-probability">
                   <i aria-hidden="true" style={{ background: logprobColour(palette, logprob) }} />
-                  {percentSaid(logprob)}
+                  {percentText(logprob)}
                 </span>
               ) : null}
             </li>

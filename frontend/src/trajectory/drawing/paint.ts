@@ -90,8 +90,8 @@ function paintLines(canvas: Canvas, scene: Scene): void {
 function paintArms(canvas: Canvas, scene: Scene, first: number, last: number, turn: number, thickness: number): void {
   const { layout, view } = scene;
   let drawn = Number.NEGATIVE_INFINITY;
-  for (let place = first; place < last; place++) {
-    const child = intAt(layout.children, place);
+  for (let index = first; index < last; index++) {
+    const child = intAt(layout.children, index);
     const y = Math.round(screenY(view, floatAt(layout.y, child)) - thickness / 2);
     if (y < -2 || y === drawn) continue;
     if (y > view.height + 2) break;
@@ -128,10 +128,10 @@ function paintStrip(
   const { forest, view, palette, mode } = scene;
   if (mode === "version" && forest.spans.has(node)) {
     const spans = forest.versionSpans(node);
-    for (let place = 0; place < spans.length; place += 2) {
-      const from = x + numberAt(spans, place) * view.pxPerToken;
-      const to = place + 2 < spans.length ? x + numberAt(spans, place + 2) * view.pxPerToken : x + width;
-      canvas.fillStyle = versionColour(palette, numberAt(spans, place + 1));
+    for (let index = 0; index < spans.length; index += 2) {
+      const from = x + numberAt(spans, index) * view.pxPerToken;
+      const to = index + 2 < spans.length ? x + numberAt(spans, index + 2) * view.pxPerToken : x + width;
+      canvas.fillStyle = versionColour(palette, numberAt(spans, index + 1));
       canvas.fillRect(from, y, Math.max(to - from, 0.5), height);
     }
     return;
@@ -254,8 +254,8 @@ function paintMarks(canvas: Canvas, scene: Scene, node: number, x: number, y: nu
   const { forest, view, palette } = scene;
   const spans = forest.spans.get(node);
   canvas.fillStyle = palette.mark;
-  for (let place = 2; spans && place < spans.length; place += 2) {
-    canvas.fillRect(Math.round(x + numberAt(spans, place) * view.pxPerToken) - 1, y - 2, 1.5, height + 4);
+  for (let index = 2; spans && index < spans.length; index += 2) {
+    canvas.fillRect(Math.round(x + numberAt(spans, index) * view.pxPerToken) - 1, y - 2, 1.5, height + 4);
   }
   const size = clamp(height * 0.45, 3, 6);
   for (const at of forest.handoverAt.get(node) ?? []) {

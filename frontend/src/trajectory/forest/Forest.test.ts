@@ -23,7 +23,7 @@ const growing = (changes: Partial<Growing> = {}): Growing => ({
   isRecorded: false,
   ...changes,
 });
-const told = (...answers: Growing[]) => new Map(answers.map((answer) => [answer.key, answer]));
+const growingOf = (...answers: Growing[]) => new Map(answers.map((answer) => [answer.key, answer]));
 const row = (changes: Partial<NodeRow>): NodeRow => ({
   session: "a",
   index: 0,
@@ -48,20 +48,20 @@ function forestMake(): Forest {
 describe("a growing forest", () => {
   it("shows an answer under its prompt as it grows, with versions and hand-overs", () => {
     const forest = forestMake();
-    forest.setGrowing(told(growing()));
+    forest.setGrowing(growingOf(growing()));
     const answer = forest.growingNode("t/0");
     expect(forest.numTokens[answer]).toBe(4);
     expect(forest.versionSpans(answer)).toEqual([0, 3, 2, 4]);
     expect([forest.minVersion[answer], forest.maxVersion[answer], forest.numHandovers(answer)]).toEqual([3, 4, 1]);
     expect(forest.kind[intAt(forest.parent, answer)]).toBe(ROOT);
-    forest.setGrowing(told(growing({ length: 9 })));
+    forest.setGrowing(growingOf(growing({ length: 9 })));
     expect(forest.numTokens[answer]).toBe(9);
     expect(forest.numAlive).toBe(2);
   });
 
-  it("keeps an answer in place when it is recorded", () => {
+  it("keeps an answer at its index when it is recorded", () => {
     const forest = forestMake();
-    forest.setGrowing(told(growing()));
+    forest.setGrowing(growingOf(growing()));
     const answer = forest.growingNode("t/0");
     forest.addRow(row({}));
     forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED, num_tokens: 3, spans: [0, 3], marks: 1 }));
@@ -70,7 +70,7 @@ describe("a growing forest", () => {
     expect(forest.isGrowing(answer)).toBe(false);
     expect(forest.numTokens[answer]).toBe(3);
     expect(forest.numAlive).toBe(2);
-    expect(forest.heard.get(answer)?.length).toBe(3);
+    expect(forest.received.get(answer)?.length).toBe(3);
   });
 
   it("shows a prompt shared by several sessions once, growing or recorded", () => {
@@ -78,16 +78,16 @@ describe("a growing forest", () => {
     forest.addRow(row({}));
     forest.addRow(row({ session: "b", turn: "u" }));
     expect(forest.roots).toEqual([0]);
-    forest.setGrowing(told(growing({ key: "v/0", turn: "v", session: "b" })));
+    forest.setGrowing(growingOf(growing({ key: "v/0", turn: "v", session: "b" })));
     expect(forest.parent[forest.growingNode("v/0")]).toBe(0);
   });
 
   it("drops abandoned answers, and prompts that have no answers left", () => {
     const forest = forestMake();
-    forest.setGrowing(told(growing()));
+    forest.setGrowing(growingOf(growing()));
     forest.setGrowing(new Map());
     expect(forest.numAlive).toBe(0);
-    forest.setGrowing(told(growing()));
+    forest.setGrowing(growingOf(growing()));
     expect(forest.numAlive).toBe(2);
   });
 
@@ -104,7 +104,7 @@ describe("a growing forest", () => {
 
   it("puts two answers to one request under the same prompt", () => {
     const forest = forestMake();
-    forest.setGrowing(told(growing(), growing({ key: "t/1", choice: 1 })));
+    forest.setGrowing(growingOf(growing(), growing({ key: "t/1", choice: 1 })));
     const [first, second] = [forest.growingNode("t/0"), forest.growingNode("t/1")];
     expect(forest.parent[first]).toBe(forest.parent[second]);
     forest.addRow(row({}));
@@ -134,12 +134,12 @@ describe("a growing forest", () => {
       details: [],
       next: null,
     });
-    const grows = told(growing({ key: `${TURN}/0`, turn: TURN }));
+    const grows = growingOf(growing({ key: `${TURN}/0`, turn: TURN }));
     const first = forestMake();
     first.setGrowing(grows);
-    const place = first.growingNode(`${TURN}/0`);
+    const node = first.growingNode(`${TURN}/0`);
     first.addPage(page());
-    expect(first.nodeAt(0, 1)).toBe(place);
+    expect(first.nodeAt(0, 1)).toBe(node);
     const second = forestMake();
     second.addPage(page());
     second.setGrowing(grows);
@@ -151,7 +151,7 @@ describe("a growing forest", () => {
 
   it("does not show an answer until its prompt is known", () => {
     const forest = forestMake();
-    forest.setGrowing(told(growing({ promptIndex: 5, prompt: null })));
+    forest.setGrowing(growingOf(growing({ promptIndex: 5, prompt: null })));
     expect(forest.growingNode("t/0")).toBe(NONE);
   });
 });

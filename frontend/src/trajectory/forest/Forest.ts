@@ -2,7 +2,7 @@
 //
 // Enters: pages of nodes (REST), rows of new nodes and growing answers (socket). Leaves: the columns that layout and
 // painting read. Invariants: a session's nodes are added in order, without gaps; roots with the same prompt are one
-// node; a growing answer keeps its place when it is recorded. `structure` counts changes of shape, `content` all
+// node; a growing answer keeps its index when it is recorded. `structure` counts changes of shape, `content` all
 // changes.
 import { floatAt, intAt, itemAt, numberAt } from "../../values/columns";
 import type { Growing, TokenBuffer } from "../wire/topic";
@@ -56,10 +56,10 @@ export class Forest {
   readonly spans = new Map<number, readonly number[]>();
   readonly handoverAt = new Map<number, readonly number[]>();
   /** Tokens received over the socket. */
-  readonly heard = new Map<number, { tokens: TokenBuffer; length: number }>();
+  readonly received = new Map<number, { tokens: TokenBuffer; length: number }>();
   sessions: SessionRow[] = [];
-  readonly #sessionPlace = new Map<string, number>();
-  readonly #places: number[][] = [];
+  readonly #sessionIndex = new Map<string, number>();
+  readonly #nodesOf: number[][] = [];
   readonly #rootOfPrompt = new Map<number, number>();
   readonly #growing = new Map<string, number>();
   readonly #growingPrompts = new Map<string, number>();
@@ -72,37 +72,37 @@ export class Forest {
   /** A row replaces the one with its id. Sessions keep the order of their first appearance. */
   setSessions(rows: Iterable<SessionRow>): void {
     for (const row of rows) {
-      const place = this.#sessionPlace.get(row.id) ?? this.sessions.length;
-      if (this.sessions[place] === row) continue;
-      if (place === this.sessions.length) this.#begin();
-      this.#sessionPlace.set(row.id, place);
-      this.sessions[place] = row;
+      const position = this.#sessionIndex.get(row.id) ?? this.sessions.length;
+      if (this.sessions[position] === row) continue;
+      if (position === this.sessions.length) this.#begin();
+      this.#sessionIndex.set(row.id, position);
+      this.sessions[position] = row;
       this.content++;
     }
   }
 
   #begin(): void {
-    this.#places.push([]);
+    this.#nodesOf.push([]);
     this.#recorded.push(new Set());
   }
 
-  sessionPlace(id: string): number {
-    return this.#sessionPlace.get(id) ?? NONE;
+  sessionIndex(id: string): number {
+    return this.#sessionIndex.get(id) ?? NONE;
   }
 
   /** The shown node for node `index` of a session. */
   nodeAt(session: number, index: number): number {
-    return this.#places[session]?.[index] ?? NONE;
+    return this.#nodesOf[session]?.[index] ?? NONE;
   }
 
   numKnown(session: number): number {
-    return this.#places[session]?.length ?? 0;
+    return this.#nodesOf[session]?.length ?? 0;
   }
 
   /** Sessions that have more nodes than are known here. */
   lacking(): { session: SessionRow; from: number }[] {
     return this.sessions
-      .map((session, place) => ({ session, from: this.numKnown(place) }))
+      .map((session, position) => ({ session, from: this.numKnown(position) }))
       .filter(({ session, from }) => session.num_nodes > from);
   }
 
@@ -158,11 +158,11 @@ export class Forest {
 
   addPage(page: ForestPage): void {
     this.setSessions(page.sessions);
-    const places = page.sessions.map((session) => this.sessionPlace(session.id));
+    const indices = page.sessions.map((session) => this.sessionIndex(session.id));
     const { columns } = page;
     this.#reserve(this.numNodes + page.numNodes);
     for (let row = 0; row < page.numNodes; row++) {
-      const session = numberAt(places, intAt(columns.session, row));
+      const session = numberAt(indices, intAt(columns.session, row));
       const index = intAt(columns.index, row);
       if (index !== this.numKnown(session)) continue;
       const above = intAt(columns.parent, row);
@@ -178,11 +178,11 @@ export class Forest {
         marks: intAt(columns.marks, row),
       };
       const mark = intAt(columns.turn, row);
-      this.#place(facts, intAt(columns.prompt, row), this.#turnOfMark.get(`${session}/${mark}`));
+      this.#insert(facts, intAt(columns.prompt, row), this.#turnOfMark.get(`${session}/${mark}`));
       if (facts.kind === SAMPLED) this.#recorded[session]?.add(mark);
     }
     for (const [ordinal, index, spans, handoverAt] of page.details) {
-      const node = this.nodeAt(numberAt(places, ordinal), index);
+      const node = this.nodeAt(numberAt(indices, ordinal), index);
       if (node === NONE) continue;
       if (spans.length > 2) this.spans.set(node, spans);
       if (handoverAt.length) this.handoverAt.set(node, handoverAt);
@@ -194,11 +194,11 @@ export class Forest {
    * Adds a newly recorded node. A node out of order is ignored, because the session's row shows that nodes are missing.
    */
   addRow(row: NodeRow): void {
-    const session = this.sessionPlace(row.session);
+    const session = this.sessionIndex(row.session);
     if (session === NONE || row.index !== this.numKnown(session)) return;
-    const versions = row.spans.filter((_, place) => place % 2 === 1);
+    const versions = row.spans.filter((_, position) => position % 2 === 1);
     const known = versions.filter((version) => version !== UNKNOWN_VERSION);
-    const node = this.#place(
+    const node = this.#insert(
       {
         parent: row.parent === null ? NONE : this.nodeAt(session, row.parent),
         session,
@@ -238,7 +238,7 @@ export class Forest {
   }
 
   #grow(answer: Growing): void {
-    const session = this.sessionPlace(answer.session);
+    const session = this.sessionIndex(answer.session);
     if (session === NONE) return;
     const mark = turnMark(answer.turn);
     if (this.#recorded[session]?.has(mark)) return;
@@ -261,14 +261,14 @@ export class Forest {
       this.state[node] = GROWS;
       this.#growing.set(answer.key, node);
     }
-    const versions = answer.spans.filter((version, place) => place % 2 === 1 && version !== UNKNOWN_VERSION);
+    const versions = answer.spans.filter((version, position) => position % 2 === 1 && version !== UNKNOWN_VERSION);
     this.numTokens[node] = answer.length;
     this.minVersion[node] = versions.length ? Math.min(...versions) : UNKNOWN_VERSION;
     this.maxVersion[node] = versions.length ? Math.max(...versions) : UNKNOWN_VERSION;
     this.marks[node] = answer.handoverAt.length << HANDOVER_SHIFT;
     if (answer.spans.length > 2) this.spans.set(node, answer.spans);
     if (answer.handoverAt.length) this.handoverAt.set(node, answer.handoverAt);
-    this.heard.set(node, { tokens: answer.tokens, length: answer.length });
+    this.received.set(node, { tokens: answer.tokens, length: answer.length });
     this.content++;
   }
 
@@ -304,14 +304,14 @@ export class Forest {
   }
 
   /** The shown node of a recorded one: the shared root, the node that grew, or a new one. */
-  #place(facts: NodeFacts, prompt: number, turn?: string): number {
+  #insert(facts: NodeFacts, prompt: number, turn?: string): number {
     let node: number | undefined;
     if (facts.kind === ROOT) node = this.#rootOfPrompt.get(prompt);
     else if (turn !== undefined) node = this.#adopted(facts.kind, turn);
     if (node === undefined) node = this.#append(facts);
     else this.#record(node, facts);
     if (facts.kind === ROOT) this.#rootOfPrompt.set(prompt, node);
-    itemAt(this.#places, facts.session).push(node);
+    itemAt(this.#nodesOf, facts.session).push(node);
     return node;
   }
 
@@ -335,8 +335,9 @@ export class Forest {
     this.maxVersion[node] = facts.maxVersion;
     this.meanLogprob[node] = facts.meanLogprob;
     this.marks[node] = facts.marks;
-    const heard = this.heard.get(node);
-    if (heard) this.heard.set(node, { tokens: heard.tokens, length: Math.min(heard.length, facts.numTokens) });
+    const received = this.received.get(node);
+    if (received)
+      this.received.set(node, { tokens: received.tokens, length: Math.min(received.length, facts.numTokens) });
     this.structure++; // a stop string may have shortened it
   }
 
@@ -368,7 +369,7 @@ export class Forest {
 
   #remove(node: number): void {
     this.state[node] = GONE;
-    this.heard.delete(node);
+    this.received.delete(node);
     this.numAlive--;
     this.structure++;
     for (const [prompt, root] of this.#rootOfPrompt) if (root === node) this.#rootOfPrompt.delete(prompt);
@@ -396,8 +397,8 @@ export class Forest {
 /** The version that sampled a token, from run-length spans. */
 export function versionAt(spans: readonly number[], token: number): number {
   let version = spans[1] ?? UNKNOWN_VERSION;
-  for (let place = 2; place < spans.length && numberAt(spans, place) <= token; place += 2) {
-    version = numberAt(spans, place + 1);
+  for (let position = 2; position < spans.length && numberAt(spans, position) <= token; position += 2) {
+    version = numberAt(spans, position + 1);
   }
   return version;
 }

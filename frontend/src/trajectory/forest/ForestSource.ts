@@ -62,25 +62,25 @@ export class ForestSource {
     this.#changed();
     const [lacking] = this.forest.lacking();
     if (!lacking) return;
-    const place = `&session=${lacking.session.id}&node=${lacking.from}`;
+    const cursor = `&session=${lacking.session.id}&node=${lacking.from}`;
     // The last read did not return these nodes: the session's row arrived before they were stored.
-    if (place === this.#askedFor) this.#later(place);
-    else void this.#read(place);
+    if (cursor === this.#askedFor) this.#later(cursor);
+    else void this.#read(cursor);
   }
 
-  /** Reads pages from a place to the end of the forest. */
+  /** Reads pages from a cursor to the end of the forest. */
   async #read(from: string): Promise<void> {
     if (this.#isReading || this.#isStopped) return;
     this.#isReading = true;
     try {
-      for (let place: string | null = from; place !== null && !this.#isStopped; ) {
-        this.#askedFor = place;
-        const page = await readPage(this.#groupId, place);
+      for (let cursor: string | null = from; cursor !== null && !this.#isStopped; ) {
+        this.#askedFor = cursor;
+        const page = await readPage(this.#groupId, cursor);
         this.forest.addPage(page);
         if (!this.vocabulary) void this.#readVocabulary(page.job);
         this.isLoaded = true;
         this.failure = null;
-        place = page.next && `&session=${page.next.session}&node=${page.next.node}`;
+        cursor = page.next && `&session=${page.next.session}&node=${page.next.node}`;
         this.#changed();
       }
     } catch (error) {
@@ -94,9 +94,9 @@ export class ForestSource {
     if (!this.failure) this.#apply();
   }
 
-  #later(place: string): void {
+  #later(cursor: string): void {
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => void this.#read(place), RETRY_MS);
+    this.#retry = setTimeout(() => void this.#read(cursor), RETRY_MS);
   }
 
   async #readVocabulary(job: string): Promise<void> {
@@ -121,8 +121,8 @@ async function readBytes(address: string): Promise<ArrayBuffer> {
   return answer.arrayBuffer();
 }
 
-async function readPage(groupId: string, place: string): Promise<ForestPage> {
-  return forestPageDecode(await readBytes(`/api/v1/groups/${groupId}/forest?limit=${PAGE_NODES}${place}`));
+async function readPage(groupId: string, cursor: string): Promise<ForestPage> {
+  return forestPageDecode(await readBytes(`/api/v1/groups/${groupId}/forest?limit=${PAGE_NODES}${cursor}`));
 }
 
 async function readTokens(session: string, node: number, start: number): Promise<TokenPage> {

@@ -52,10 +52,10 @@ export class TokenCache {
 
   /** The chunks already here of a node's tokens from `start` to `end`, in order. */
   chunksOf(node: number, start: number, end: number): Chunk[] {
-    const heard = this.#forest.heard.get(node);
-    if (heard && heard.length >= Math.min(end, intAt(this.#forest.numTokens, node))) {
-      const { ids, logprobs } = heard.tokens;
-      return [{ start: 0, ids: ids.subarray(0, heard.length), logprobs: logprobs.subarray(0, heard.length) }];
+    const received = this.#forest.received.get(node);
+    if (received && received.length >= Math.min(end, intAt(this.#forest.numTokens, node))) {
+      const { ids, logprobs } = received.tokens;
+      return [{ start: 0, ids: ids.subarray(0, received.length), logprobs: logprobs.subarray(0, received.length) }];
     }
     const found: Chunk[] = [];
     for (let chunk = Math.floor(start / CHUNK_TOKENS); chunk * CHUNK_TOKENS < end; chunk++) {
@@ -128,20 +128,20 @@ export class TokenCache {
     this.#onNews();
   }
 
-  /** Keeps all chunks of a page: it also holds later tokens, often those of visible neighbours. */
+  /** Keeps all chunks of a page: it also contains later tokens, often those of visible neighbours. */
   #take(session: number, page: TokenPage): void {
     let at = 0;
     for (const [index, start, count] of page.parts) {
       const node = this.#forest.nodeAt(session, index);
       for (let done = 0; done < count && node >= 0; ) {
-        const place = start + done;
-        const chunk = Math.floor(place / CHUNK_TOKENS);
-        const size = Math.min((chunk + 1) * CHUNK_TOKENS - place, count - done);
-        const isWholeChunk = place === chunk * CHUNK_TOKENS;
-        const isEnd = place + size === intAt(this.#forest.numTokens, node);
+        const first = start + done;
+        const chunk = Math.floor(first / CHUNK_TOKENS);
+        const size = Math.min((chunk + 1) * CHUNK_TOKENS - first, count - done);
+        const isWholeChunk = first === chunk * CHUNK_TOKENS;
+        const isEnd = first + size === intAt(this.#forest.numTokens, node);
         if (isWholeChunk && (size === CHUNK_TOKENS || isEnd)) {
           this.#keep(key(node, chunk), {
-            start: place,
+            start: first,
             ids: page.tokenIds.slice(at + done, at + done + size),
             logprobs: page.logprobs.slice(at + done, at + done + size),
           });

@@ -1,7 +1,7 @@
 // Decides which text of a token is drawn in its box. Pure.
 import { clamp } from "./view";
 
-/** Narrower boxes hold no character. */
+/** Narrower boxes have space for no character. */
 export const TEXT_FROM_PX = 11;
 // Wider boxes show the beginning of a text that does not fit; narrower ones would show too little of it.
 const SHORTENED_FROM_PX = 24;

@@ -48,7 +48,7 @@ export function layoutOf(forest: Forest): Layout {
   let row = 0;
   for (const root of layout.roots) {
     if (row > 0) row += TREE_GAP - 1;
-    row = placeTree(forest, layout, root, row);
+    row = layTree(forest, layout, root, row);
     layout.width = Math.max(layout.width, floatAt(layout.right, root));
   }
   layout.height = row;
@@ -62,23 +62,23 @@ function childrenOf(forest: Forest): Pick<Layout, "children" | "firstOf"> {
   const count = forest.numNodes;
   const children = new Int32Array(count);
   const firstOf = new Int32Array(count + 1);
-  let place = 0;
+  let index = 0;
   for (let node = 0; node < count; node++) {
-    firstOf[node] = place;
+    firstOf[node] = index;
     for (let child = intAt(forest.firstChild, node); child !== NONE; child = intAt(forest.nextSibling, child)) {
-      if (!forest.isGone(child)) children[place++] = child;
+      if (!forest.isGone(child)) children[index++] = child;
     }
-    if (forest.kind[node] === ROOT && place - intAt(firstOf, node) > 1) {
+    if (forest.kind[node] === ROOT && index - intAt(firstOf, node) > 1) {
       const rank = (child: number) => forest.sessions[intAt(forest.session, child)]?.slot ?? 0;
-      children.subarray(firstOf[node], place).sort((a, b) => rank(a) - rank(b) || a - b);
+      children.subarray(firstOf[node], index).sort((a, b) => rank(a) - rank(b) || a - b);
     }
   }
-  firstOf[count] = place;
+  firstOf[count] = index;
   return { children, firstOf };
 }
 
 /** Depth first without recursion: a conversation may have thousands of turns. Returns the row after the tree. */
-function placeTree(forest: Forest, layout: Layout, root: number, firstRow: number): number {
+function layTree(forest: Forest, layout: Layout, root: number, firstRow: number): number {
   const { x, children, firstOf } = layout;
   let row = firstRow;
   let lastSession = NONE;
@@ -95,17 +95,17 @@ function placeTree(forest: Forest, layout: Layout, root: number, firstRow: numbe
       layout.y[node] = row++;
     }
     const below = floatAt(x, node) + widthOf(forest, node) + GAP;
-    for (let place = end - 1; place >= first; place--) {
-      const child = intAt(children, place);
+    for (let index = end - 1; index >= first; index--) {
+      const child = intAt(children, index);
       x[child] = below;
       stack.push(child);
     }
   }
-  for (let place = order.length - 1; place >= 0; place--) closeNode(forest, layout, numberAt(order, place));
+  for (let index = order.length - 1; index >= 0; index--) closeNode(forest, layout, numberAt(order, index));
   return row;
 }
 
-/** Sets a node's row and the extent of its subtree. Its children must be placed already. */
+/** Sets a node's row and the extent of its subtree. Its children must have rows already. */
 function closeNode(forest: Forest, layout: Layout, node: number): void {
   const { y, top, bottom, right, children, firstOf, x } = layout;
   const [first, end] = [intAt(firstOf, node), intAt(firstOf, node + 1)];
@@ -116,8 +116,8 @@ function closeNode(forest: Forest, layout: Layout, node: number): void {
   }
   const [eldest, youngest] = [intAt(children, first), intAt(children, end - 1)];
   let longest = eldest;
-  for (let place = first; place < end; place++) {
-    const child = intAt(children, place);
+  for (let index = first; index < end; index++) {
+    const child = intAt(children, index);
     if (floatAt(right, child) > floatAt(right, longest)) longest = child;
   }
   right[node] = floatAt(right, longest);

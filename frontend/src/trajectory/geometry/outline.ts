@@ -10,7 +10,7 @@ export interface OutlineRow {
   node: number;
   level: number;
   /** Position among the entries of its level, counted from 1, and the number of those entries. */
-  place: number;
+  position: number;
   size: number;
   /** Whether branches fork here, and whether they are shown. */
   isFork: boolean;
@@ -28,11 +28,11 @@ export function outlineOf(forest: Forest, layout: Layout, open: ReadonlySet<numb
       continue;
     }
     const chain = chainFrom(layout, head);
-    for (const [place, node] of chain.entries()) {
+    for (const [position, node] of chain.entries()) {
       const [first, end] = [intAt(layout.firstOf, node), intAt(layout.firstOf, node + 1)];
       const isFork = end - first > 1;
       const isOpen = isFork && open.has(node);
-      rows.push({ node, level: top.level, place: place + 1, size: chain.length, isFork, isOpen });
+      rows.push({ node, level: top.level, position: position + 1, size: chain.length, isFork, isOpen });
       if (isOpen) {
         const chains = [...layout.children.subarray(first, end)].reverse();
         pending.push({ chains, level: top.level + 1 });

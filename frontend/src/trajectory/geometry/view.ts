@@ -22,7 +22,7 @@ export interface Size {
 export const MAX_PX_PER_TOKEN = 72;
 export const MAX_PX_PER_ROW = 44;
 const MARGIN_PX = 28;
-/** Leaves room for the rewards written beside the ends of branches. */
+/** Leaves space for the rewards written beside the ends of branches. */
 const RIGHT_MARGIN_PX = 76;
 const MIN_PX_PER_ROW = 0.01;
 const MIN_PX_PER_TOKEN = 1e-4;
@@ -60,7 +60,7 @@ export function panned(view: View, dx: number, dy: number): View {
   return { ...view, left: view.left - dx / view.pxPerToken, top: view.top - dy / view.pxPerRow };
 }
 
-/** Scales both axes, or the named one, by `factor`. The point at (x, y) pixels keeps its place. */
+/** Scales both axes, or the named one, by `factor`. The point at (x, y) pixels stays where it is. */
 export function zoomed(
   view: View,
   factor: number,
@@ -82,7 +82,7 @@ export function zoomed(
 }
 
 /** Moves the view back so that part of the forest stays in sight. */
-export function held(view: View, layout: Pick<Layout, "width" | "height">): View {
+export function clamped(view: View, layout: Pick<Layout, "width" | "height">): View {
   const across = view.width / view.pxPerToken;
   const down = view.height / view.pxPerRow;
   const [slackX, slackY] = [across * 0.8, down * 0.8];

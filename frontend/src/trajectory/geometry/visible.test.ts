@@ -3,7 +3,7 @@ import { floatAt, intAt } from "../../values/columns";
 import { NONE, ROOT, SAMPLED } from "../forest/Forest";
 import { forestOf } from "../forest/testing";
 import { layoutOf } from "./layout";
-import { fitView, held, MAX_PX_PER_ROW, panned, screenX, screenY, toWorld, zoomed } from "./view";
+import { clamped, fitView, MAX_PX_PER_ROW, panned, screenX, screenY, toWorld, zoomed } from "./view";
 import { nodeAt, visibleOf } from "./visible";
 
 const SIZE = { width: 1200, height: 700 };
@@ -73,7 +73,7 @@ describe("a view", () => {
     expect(screenY(view, layout.height - 0.5)).toBeLessThan(SIZE.height);
   });
 
-  it("keeps the point under the pointer in place while zooming on either axis", () => {
+  it("keeps the point under the pointer fixed while zooming on either axis", () => {
     for (const axis of ["both", "tokens", "rows"] as const) {
       const view = fitView(layout, SIZE);
       const before = toWorld(view, 300, 200);
@@ -85,7 +85,7 @@ describe("a view", () => {
   });
 
   it("always keeps part of the forest in sight", () => {
-    const view = held(panned(fitView(layout, SIZE), -1e9, 1e9), layout);
+    const view = clamped(panned(fitView(layout, SIZE), -1e9, 1e9), layout);
     expect(screenX(view, layout.width)).toBeGreaterThan(0);
     expect(screenY(view, 0)).toBeLessThan(SIZE.height);
   });

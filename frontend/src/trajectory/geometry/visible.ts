@@ -47,7 +47,7 @@ export function visibleOf(forest: Forest, layout: Layout, view: View): Visible {
     if (end >= view.left && rowInSight(layout, view, node, bottom)) found.nodes.push(node);
     const [first, last] = childrenInSight(layout, node, view.top - 1, bottom);
     if (first < last) found.forks.push(node);
-    for (let place = last - 1; place >= first; place--) stack.push(intAt(layout.children, place));
+    for (let index = last - 1; index >= first; index--) stack.push(intAt(layout.children, index));
   }
   return found;
 }
@@ -111,8 +111,8 @@ function longestBranch(
 
 function longestChild(layout: Layout, node: number): number {
   let longest = NONE;
-  for (let place = intAt(layout.firstOf, node); place < intAt(layout.firstOf, node + 1); place++) {
-    const child = intAt(layout.children, place);
+  for (let index = intAt(layout.firstOf, node); index < intAt(layout.firstOf, node + 1); index++) {
+    const child = intAt(layout.children, index);
     if (longest === NONE || floatAt(layout.right, child) > floatAt(layout.right, longest)) longest = child;
   }
   return longest;

@@ -1,4 +1,4 @@
-// Converts token ids to text. A token may hold only part of a character, so texts are decoded from joined bytes.
+// Converts token ids to text. A token may be only some bytes of a character, so texts are decoded from joined bytes.
 import { vocabularyDecode } from "./wire";
 
 const SHOWN_SPACE = "·";

@@ -1,29 +1,29 @@
 // Formats the messages of a node: role, content and tool calls. Pure.
 import { isMapping, type Mapping, mappingsIn } from "../../values/guards";
 
-export interface SaidCall {
+export interface ShownCall {
   name: string;
   /** Indented if it is JSON, else unchanged. */
   arguments: string;
 }
 
-export interface Said {
+export interface ShownMessage {
   role: string;
   reasoning: string;
   content: string;
-  calls: SaidCall[];
+  calls: ShownCall[];
   /** For a tool's answer, the call that it answers. */
   callId: string;
 }
 
-export function saidOf(message: Mapping): Said {
+export function shownMessage(message: Mapping): ShownMessage {
   return {
     role: text(message.role) || "unknown",
     reasoning: text(message.reasoning_content),
     content: contentOf(message.content),
     calls: mappingsIn(message.tool_calls).map((call) => {
-      const said = isMapping(call.function) ? call.function : {};
-      return { name: text(said.name), arguments: indented(text(said.arguments)) };
+      const called = isMapping(call.function) ? call.function : {};
+      return { name: text(called.name), arguments: indented(text(called.arguments)) };
     }),
     callId: text(message.tool_call_id),
   };

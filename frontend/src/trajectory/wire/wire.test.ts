@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { saidOf } from "./messages";
+import { shownMessage } from "./messages";
 import { Vocabulary } from "./Vocabulary";
 import { forestPageDecode, growingTokens, halvesToFloats, tokenPageDecode, UnreadableAnswer } from "./wire";
 
 function binary(header: object, ...arrays: ArrayBufferView[]): ArrayBuffer {
   let text = JSON.stringify(header);
   text += " ".repeat((4 - (new TextEncoder().encode(text).length % 4)) % 4);
-  const said = new TextEncoder().encode(text);
+  const encoded = new TextEncoder().encode(text);
   const parts = [
-    new Uint8Array(new Uint32Array([said.length]).buffer),
-    said,
+    new Uint8Array(new Uint32Array([encoded.length]).buffer),
+    encoded,
     ...arrays.map((a) => new Uint8Array(a.buffer)),
   ];
   const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
@@ -85,7 +85,7 @@ describe("a growing answer", () => {
     ]);
   });
 
-  it("may hold the special values of binary16", () => {
+  it("may contain the special values of binary16", () => {
     const numbers = halvesToFloats(new Uint16Array([0, 0x3c00, 0xfc00, 0x7e00, 0x0001]));
     expect([...numbers]).toEqual([0, 1, Number.NEGATIVE_INFINITY, Number.NaN, 2 ** -24]);
   });
@@ -100,7 +100,7 @@ describe("a vocabulary", () => {
   const bytes = new Uint8Array(pieces.flatMap((piece) => [...piece]));
   const vocabulary = new Vocabulary(binary({ num_tokens: 5 }, ends, bytes));
 
-  it("decodes tokens, including those that hold part of a character", () => {
+  it("decodes tokens, including those that contain some bytes of a character", () => {
     expect(vocabulary.text(new Int32Array([0, 1, 3, 4]))).toBe("Hi you🙂");
     expect([1, 2, 3, 99].map((id) => vocabulary.label(id))).toEqual(["·you", "↵", "\\xf0\\x9f", "#99"]);
   });
@@ -109,8 +109,8 @@ describe("a vocabulary", () => {
 describe("a message", () => {
   it("shows its reasoning, content and tool calls separately", () => {
     const call = { id: "c", type: "function", function: { name: "calc", arguments: '{"a":1}' } };
-    const said = saidOf({ role: "assistant", content: null, reasoning_content: "hm", tool_calls: [call] });
-    expect(said).toEqual({
+    const shown = shownMessage({ role: "assistant", content: null, reasoning_content: "hm", tool_calls: [call] });
+    expect(shown).toEqual({
       role: "assistant",
       reasoning: "hm",
       content: "",
@@ -118,7 +118,7 @@ describe("a message", () => {
       calls: [{ name: "calc", arguments: '{\n  "a": 1\n}' }],
     });
     expect(
-      saidOf({
+      shownMessage({
         role: "user",
         content: [
           { type: "text", text: "a" },
@@ -126,6 +126,6 @@ describe("a message", () => {
         ],
       }).content,
     ).toBe("a\nb");
-    expect(saidOf({ role: "tool", content: "3", tool_call_id: "c" }).callId).toBe("c");
+    expect(shownMessage({ role: "tool", content: "3", tool_call_id: "c" }).callId).toBe("c");
   });
 });

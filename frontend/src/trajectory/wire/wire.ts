@@ -1,7 +1,7 @@
 // Decodes bytes from the platform: pages of nodes, pages of tokens, the vocabulary and growing answers. Pure.
 //
 // A binary response is a uint32 length, a JSON header padded to a multiple of four bytes, and little-endian arrays,
-// which are viewed in place. The Python side is control_plane/trajectories/binary.py and forest_apis.py.
+// which are viewed without a copy. The Python side is control_plane/trajectories/binary.py and forest_apis.py.
 
 import type { GrowingPrompt as FullPrompt, GrowingAnswer, NodeRow, SessionRow } from "../../live/rows";
 
@@ -75,9 +75,9 @@ export function forestPageDecode(raw: ArrayBuffer): ForestPage {
   const { header, offset } = headerOf<ForestHeader>(raw);
   const count = header.num_nodes;
   const at = (name: ForestColumn) => {
-    const place = header.columns.indexOf(name);
-    if (place < 0) throw new UnreadableAnswer(`a page of nodes lacks the column ${name}`);
-    return offset + 4 * count * place;
+    const index = header.columns.indexOf(name);
+    if (index < 0) throw new UnreadableAnswer(`a page of nodes lacks the column ${name}`);
+    return offset + 4 * count * index;
   };
   const ints = (name: ForestColumn) => new Int32Array(raw, at(name), count);
   return {

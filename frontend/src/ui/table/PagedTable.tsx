@@ -1,5 +1,5 @@
 // A list that is read page by page: its error, its first loading, what stands for an empty list, its table and its
-// pages. The address holds the position.
+// pages. The address contains the position.
 import type { ReactNode } from "react";
 import { Loading } from "../Loading";
 import { Problem } from "../Problem";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { age, bytes, decimal, duration, figure, integer, percent, utcClock, versions, zoneSaid } from "./format";
+import { age, bytes, decimal, duration, figure, integer, percent, utcClock, versions, zoneText } from "./format";
 
 it("shows a duration in at most two units", () => {
   expect([900, 45_000, 61_000, 3_700_000, 90_000_000].map(duration)).toEqual([
@@ -34,6 +34,6 @@ it("shows a range of one version as a single number", () => {
 it("names the zone of a time", () => {
   const at = new Date("2026-11-27T15:55:54Z");
   expect(utcClock(at.getTime())).toBe("15:55:54 UTC");
-  expect(zoneSaid(at, "Asia/Tokyo")).toBe("Asia/Tokyo (GMT+9)");
-  expect(zoneSaid(at, "UTC")).toBe("UTC");
+  expect(zoneText(at, "Asia/Tokyo")).toBe("Asia/Tokyo (GMT+9)");
+  expect(zoneText(at, "UTC")).toBe("UTC");
 });

@@ -36,7 +36,7 @@ export function utcClock(ms: number): string {
 }
 
 /** The zone in which pages show times: `Asia/Tokyo (GMT+9)`. */
-export function zoneSaid(at = new Date(), timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone): string {
+export function zoneText(at = new Date(), timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone): string {
   const parts = new Intl.DateTimeFormat(LOCALE, { timeZone, timeZoneName: "shortOffset" }).formatToParts(at);
   const offset = parts.find(({ type }) => type === "timeZoneName")?.value ?? "";
   return timeZone === "UTC" ? timeZone : `${timeZone} (${offset})`;

@@ -7,7 +7,7 @@ const BITS = 5n;
 export function shownId(kind: "pha" | "mac" | "ses", uuid: string): string {
   const number = BigInt(`0x${uuid.replaceAll("-", "")}`);
   let text = "";
-  for (let place = NUM_CHARACTERS - 1n; place >= 0n; place--)
-    text += ALPHABET[Number((number >> (BITS * place)) & 31n)];
+  for (let index = NUM_CHARACTERS - 1n; index >= 0n; index--)
+    text += ALPHABET[Number((number >> (BITS * index)) & 31n)];
   return `${kind}_${text}`;
 }

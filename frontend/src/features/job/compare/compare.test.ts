@@ -25,7 +25,7 @@ test("only differing fields of the specs are shown, at any depth", () => {
   ]);
 });
 
-test("jobs with the same name are told apart by their IDs", () => {
+test("jobs with the same name are distinguished by their IDs", () => {
   expect(labelsOf(JOB, { ...JOB, name: "sft" })).toEqual(["grpo", "sft"]);
   expect(labelsOf(JOB, { ...JOB, id: "job_aaaaaa222222" })).toEqual(["grpo (111111)", "grpo (222222)"]);
 });
@@ -33,10 +33,10 @@ test("jobs with the same name are told apart by their IDs", () => {
 test("the reward is the mean of the last updates, and the pace counts to the end of the job or to now", () => {
   const here = side("a", [0, 0, 0.5, 0.5, 0.5, 0.5, 0.5]);
   const there = side("b", [], { ended_at: null, num_updates_done: 0 });
-  const said = new Map(figuresOf(here, there, 60_000).map((row) => [row.what, [row.here, row.there]]));
-  expect(said.get("Updates")).toEqual(["6 of 10", "0 of 10"]);
-  expect(said.get("Mean reward of the newest updates")).toEqual(["0.500 over 5 updates", "–"]);
-  expect(said.get("Updates per minute, including pauses")).toEqual(["3", "–"]);
+  const wording = new Map(figuresOf(here, there, 60_000).map((row) => [row.what, [row.here, row.there]]));
+  expect(wording.get("Updates")).toEqual(["6 of 10", "0 of 10"]);
+  expect(wording.get("Mean reward of the newest updates")).toEqual(["0.500 over 5 updates", "–"]);
+  expect(wording.get("Updates per minute, including pauses")).toEqual(["3", "–"]);
 });
 
 test("a chart has one line per job, in the same order even if a job lacks the metric, so that colours stay", () => {

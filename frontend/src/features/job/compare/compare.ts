@@ -41,7 +41,7 @@ const NO_POINTS = { step: [], value: [] };
 const NUM_LAST = 5;
 const MINUTE_MS = 60_000;
 
-/** The names of both jobs. Equal names are told apart by the ends of their IDs. */
+/** The names of both jobs. Equal names are distinguished by the ends of their IDs. */
 export function labelsOf(here: JobRow, there: JobRow): [string, string] {
   if (here.name !== there.name) return [here.name, there.name];
   const named = ({ name, id }: JobRow) => `${name} (${id.slice(-6)})`;
@@ -58,13 +58,17 @@ export function specDifferences(here: unknown, there: unknown): Row[] {
 }
 
 export function figuresOf(here: Side, there: Side, now: number): Row[] {
-  const row = (what: string, said: (side: Side) => string): Row => ({ what, here: said(here), there: said(there) });
+  const row = (what: string, wordingOf: (side: Side) => string): Row => ({
+    what,
+    here: wordingOf(here),
+    there: wordingOf(there),
+  });
   return [
     row("Updates", ({ job }) => `${integer(job.num_updates_done)} of ${integer(job.num_updates)}`),
-    row("Mean reward of the newest updates", ({ metrics }) => lastMeanSaid(metrics)),
-    row("pass@1 of the best version", bestSaid),
+    row("Mean reward of the newest updates", ({ metrics }) => lastMeanText(metrics)),
+    row("pass@1 of the best version", bestText),
     row("Updates per minute, including pauses", ({ job }) => figure(updatesPerMinute(job, now))),
-    row("Trained tokens", ({ metrics }) => trainedSaid(metrics)),
+    row("Trained tokens", ({ metrics }) => trainedText(metrics)),
   ];
 }
 
@@ -95,8 +99,8 @@ function flat(value: unknown, path = ""): Map<string, string> {
   return new Map(entries);
 }
 
-/** The mean over the newest rows that hold at least NUM_LAST updates, and their number of updates. */
-function lastMeanSaid(metrics: Metrics): string {
+/** The mean over the newest rows that cover at least NUM_LAST updates, and their number of updates. */
+function lastMeanText(metrics: Metrics): string {
   const { value = [], mean = value, count = value.map(() => 1) } = metrics.get("reward/mean") ?? {};
   let [total, num] = [0, 0];
   for (let i = value.length - 1; i >= 0 && num < NUM_LAST; i--) {
@@ -106,15 +110,15 @@ function lastMeanSaid(metrics: Metrics): string {
   return num === 0 ? NONE : `${decimal(total / num)} over ${plural(num, "update")}`;
 }
 
-function trainedSaid(metrics: Metrics): string {
+function trainedText(metrics: Metrics): string {
   const points = metrics.get("train/num_trained_tokens");
   return points ? integer(sumOf(points)) : NONE;
 }
 
-function bestSaid({ job, metrics }: Side): string {
+function bestText({ job, metrics }: Side): string {
   const points = metrics.get("eval/pass_at_1");
-  const place = points?.step.indexOf(job.best_version ?? -1) ?? -1;
-  return place < 0 ? NONE : `${decimal(points?.value[place])} in version ${integer(job.best_version)}`;
+  const index = points?.step.indexOf(job.best_version ?? -1) ?? -1;
+  return index < 0 ? NONE : `${decimal(points?.value[index])} in version ${integer(job.best_version)}`;
 }
 
 function updatesPerMinute(job: JobRow, now: number): number | undefined {

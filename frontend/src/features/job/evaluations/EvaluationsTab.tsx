@@ -68,7 +68,7 @@ function columnsOf(
       cell: (row: Evaluation) => decimal(row.pass_at_k[k]),
     })),
     { head: "Reward", isNumber: true, cell: (row) => decimal(row.reward_mean) },
-    { head: "Tasks", isNumber: true, cell: tasksSaid },
+    { head: "Tasks", isNumber: true, cell: tasksText },
     { head: "Rewarded", isNumber: true, cell: (row) => integer(row.num_rewarded) },
     { head: "Sampling versions", isNumber: true, cell: (row) => versions(row.min_version, row.max_version) },
     { head: "Tokens", isNumber: true, cell: (row) => integer(row.num_sampled_tokens) },
@@ -77,7 +77,7 @@ function columnsOf(
   ];
 }
 
-function tasksSaid(row: Evaluation): string {
+function tasksText(row: Evaluation): string {
   const isWhole = row.num_tasks_done === row.num_tasks;
   return isWhole ? integer(row.num_tasks) : `${integer(row.num_tasks_done)} of ${integer(row.num_tasks)}`;
 }

@@ -11,7 +11,7 @@ import { oneOf, useViewState } from "../../../ui/useViewState";
 import { moment, NONE } from "../../../ui/words/format";
 import { shownId } from "../../../ui/words/shownId";
 import type { TabProps } from "../tab";
-import { authorSaid, type JobEvent, outcomeOf, subjectSaid } from "./eventWords";
+import { authorText, type JobEvent, outcomeOf, subjectText } from "./eventWords";
 
 const PAGE_SIZE = 50;
 const EVERY_MS = 2000;
@@ -58,7 +58,7 @@ function columnsOf(jobId: string, machineOf: (uuid: string) => string | undefine
     {
       head: "Subject",
       className: "nowrap",
-      cell: (event) => <Subject jobId={jobId} event={event} said={subjectSaid(event, machineOf)} />,
+      cell: (event) => <Subject jobId={jobId} event={event} wording={subjectText(event, machineOf)} />,
     },
     { head: "Change", className: "nowrap", cell: (event) => <Happened event={event} /> },
     { head: "Reason", className: "why", cell: (event) => event.reason || NONE },
@@ -66,22 +66,22 @@ function columnsOf(jobId: string, machineOf: (uuid: string) => string | undefine
       head: "Actor",
       className: "nowrap",
       title: (event) => event.author,
-      cell: (event) => authorSaid(event.author),
+      cell: (event) => authorText(event.author),
     },
   ];
 }
 
 /** Links a phase to its log and a session to its page. */
-function Subject({ jobId, event, said }: { jobId: string; event: JobEvent; said: string }) {
+function Subject({ jobId, event, wording }: { jobId: string; event: JobEvent; wording: string }) {
   if (event.kind.startsWith("session."))
-    return <Link to={`/sessions/${shownId("ses", event.subject_id)}`}>{said}</Link>;
-  if (event.kind !== "phase.state") return said;
-  return <Link to={`/jobs/${jobId}/logs?phase=${shownId("pha", event.subject_id)}`}>{said}</Link>;
+    return <Link to={`/sessions/${shownId("ses", event.subject_id)}`}>{wording}</Link>;
+  if (event.kind !== "phase.state") return wording;
+  return <Link to={`/jobs/${jobId}/logs?phase=${shownId("pha", event.subject_id)}`}>{wording}</Link>;
 }
 
 function Happened({ event }: { event: JobEvent }) {
   const outcome = outcomeOf(event);
-  if ("said" in outcome) return outcome.said;
+  if ("wording" in outcome) return outcome.wording;
   return (
     <>
       {outcome.from ? <span className="muted">{outcome.from} → </span> : null}

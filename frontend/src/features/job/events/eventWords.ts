@@ -14,7 +14,7 @@ export interface JobEvent {
 }
 
 /** A state change, or the words for any other event, such as a request. */
-export type Outcome = { from: string; to: string } | { said: string };
+export type Outcome = { from: string; to: string } | { wording: string };
 
 const REQUESTS: Record<string, string> = {
   pause: "pause requested",
@@ -23,7 +23,7 @@ const REQUESTS: Record<string, string> = {
 };
 
 /** The subject of an event. `machineOf` maps the stored ID of a machine to its name. */
-export function subjectSaid(event: JobEvent, machineOf: (id: string) => string | undefined): string {
+export function subjectText(event: JobEvent, machineOf: (id: string) => string | undefined): string {
   const { kind, data } = event;
   if (kind.startsWith("job.")) return "job";
   if (kind === "phase.state") {
@@ -41,21 +41,21 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
 
 export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outcome {
   if (to_state) return { from: from_state, to: to_state };
-  if (kind === "job.desired") return { said: REQUESTS[String(data.to)] ?? `${data.to} requested` };
-  if (kind === "job.priority") return { said: `priority ${data.from} to ${data.to}` };
+  if (kind === "job.desired") return { wording: REQUESTS[String(data.to)] ?? `${data.to} requested` };
+  if (kind === "job.priority") return { wording: `priority ${data.from} to ${data.to}` };
   if (kind === "job.stage")
-    return { said: data.from ? `from stage ${data.from} to ${data.to}` : `stage ${data.to} requested` };
-  if (kind === "version.published") return { said: "published" };
-  if (kind === "weights.fallback") return { said: "read from files" };
-  if (kind === "engine.suspected") return { said: "suspected" };
-  if (kind === "engine.lost") return { said: "lost and started again" };
-  if (kind === "engine.rejoined") return { said: "serving again" };
-  if (kind === "session.outcome_refused") return { said: "second outcome refused" };
-  return { said: kind };
+    return { wording: data.from ? `from stage ${data.from} to ${data.to}` : `stage ${data.to} requested` };
+  if (kind === "version.published") return { wording: "published" };
+  if (kind === "weights.fallback") return { wording: "read from files" };
+  if (kind === "engine.suspected") return { wording: "suspected" };
+  if (kind === "engine.lost") return { wording: "lost and started again" };
+  if (kind === "engine.rejoined") return { wording: "serving again" };
+  if (kind === "session.outcome_refused") return { wording: "second outcome refused" };
+  return { wording: kind };
 }
 
 /** A user or machine by name, or a process by its kind, because identifiers mean little to a reader. */
-export function authorSaid(author: string): string {
+export function authorText(author: string): string {
   const [kind, name] = author.split(":");
   if (name === undefined) return author;
   return kind === "phase" ? "trainer" : name;

@@ -39,7 +39,7 @@ export function GroupsTab({ jobId, job }: TabProps) {
       )}
       <div className="toolbar" hidden={evaluation !== undefined}>
         <Segments legend="State" values={FILTERS} value={filter} onChange={setFilter} />
-        <p className="muted self-center">A group holds the sessions of one task.</p>
+        <p className="muted self-center">A group contains the sessions of one task.</p>
       </div>
       <PagedTable
         read={groups}
@@ -59,7 +59,7 @@ type Group = NonNullable<ReturnType<typeof useGroups>["data"]>["results"][number
 const COLUMNS: Columns<Group> = [
   { head: "Group", cell: (group) => <Link to={`/groups/${group.id}`}>Group {integer(group.index)}</Link> },
   { head: "State", cell: (group) => <StateBadge state={group.state} /> },
-  { head: "Reward", isNumber: true, cell: rewardSaid },
+  { head: "Reward", isNumber: true, cell: rewardText },
   { head: "Rewarded", isNumber: true, cell: (group) => `${group.num_rewarded} of ${group.size}` },
   { head: "Versions", isNumber: true, cell: (group) => versions(group.min_version, group.max_version) },
   { head: "Update", isNumber: true, cell: (group) => integer(group.batch_number) },
@@ -68,6 +68,6 @@ const COLUMNS: Columns<Group> = [
   { head: "Reason", className: "why", cell: (group) => group.reason || NONE },
 ];
 
-function rewardSaid(group: Group): string {
+function rewardText(group: Group): string {
   return group.reward_mean === null ? NONE : `${decimal(group.reward_mean, 2)} ± ${decimal(group.reward_std, 2)}`;
 }

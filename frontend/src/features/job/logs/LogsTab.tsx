@@ -18,8 +18,8 @@ const AT_END_PX = 40;
 export function LogsTab({ jobId, live }: TabProps) {
   const [address, setAddress] = useSearchParams();
   const read = useManyPhases(jobId);
-  const told = useMemo(() => read.data?.pages.flatMap(({ results }) => results) ?? [], [read.data]);
-  const phases = useMemo(() => withLive(told, live.phases), [told, live.phases]);
+  const stored = useMemo(() => read.data?.pages.flatMap(({ results }) => results) ?? [], [read.data]);
+  const phases = useMemo(() => withLive(stored, live.phases), [stored, live.phases]);
   const lanes = useMemo(() => lanesOf(phases), [phases]);
   const [first, setFirst] = useState<string>();
   const phaseId = address.get("phase");
@@ -116,7 +116,7 @@ function Choices({ lanes }: { lanes: readonly Lane[] }) {
       <optgroup label="One phase">
         {phasesInOrder(lanes.flatMap((lane) => lane.phases)).map((phase) => (
           <option key={phase.id} value={phase.id}>
-            {phaseSaid(phase)}
+            {phaseText(phase)}
           </option>
         ))}
       </optgroup>
@@ -160,6 +160,6 @@ function LogText({ text }: { text: string }) {
   );
 }
 
-function phaseSaid(phase: PhaseRow): string {
+function phaseText(phase: PhaseRow): string {
   return `${phase.role} on ${phase.machine}, ${utcClock(phase.leased_at)}, fence ${phase.fence}, ${phase.state}`;
 }

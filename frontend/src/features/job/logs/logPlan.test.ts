@@ -38,5 +38,5 @@ it("moves on to the next phase once the log of the current one is complete", () 
   expect(following([ended, second], first, 20_000)).toBeUndefined();
   expect(following([ended, second], first, 30_000)?.id).toBe("t2");
   expect(following([ended], first, 30_000)).toBeUndefined();
-  expect(following([second], ended, 30_000)?.id).toBe("t2"); // it is no longer in the list, which holds only the newest
+  expect(following([second], ended, 30_000)?.id).toBe("t2"); // it is no longer in the list, which has only the newest
 });

@@ -33,8 +33,8 @@ export function lanesOf(phases: Iterable<PhaseRow>): Lane[] {
 /** The lane of a phase and its neighbours in it. */
 export function neighbours(lanes: readonly Lane[], phaseId: string) {
   for (const lane of lanes) {
-    const place = lane.phases.findIndex((phase) => phase.id === phaseId);
-    if (place >= 0) return { lane, before: lane.phases[place - 1], after: lane.phases[place + 1] };
+    const index = lane.phases.findIndex((phase) => phase.id === phaseId);
+    if (index >= 0) return { lane, before: lane.phases[index - 1], after: lane.phases[index + 1] };
   }
   return undefined;
 }

@@ -8,7 +8,7 @@ import { api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
 import type { PhaseRow } from "../../../live/rows";
 import { utcClock } from "../../../ui/words/format";
-import { gapSaid } from "../../../ui/words/logs";
+import { gapText } from "../../../ui/words/logs";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
@@ -73,7 +73,7 @@ async function readOn(
   const heading = offset === 0 && part.text !== "" && phases.length > 1 ? headingOf(current) : "";
   const next = part.text === "" ? following(phases, current, now) : undefined;
   return {
-    text: (text + heading + gapSaid(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
+    text: (text + heading + gapText(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
     streams: part.streams.length > 0 ? part.streams : streams,
     stream: part.stream || known,
     numBytes: numBytes + part.next_offset - offset,

@@ -10,12 +10,12 @@ import type { Chart } from "./catalogue";
 interface Props {
   title: string;
   charts: readonly Chart[];
-  place?: (data: ChartData) => ChartData;
+  onAxis?: (data: ChartData) => ChartData;
   xKind: XKind;
   view: ChartView;
 }
 
-export function OtherCharts({ title, charts, place = (data) => data, xKind, view }: Props) {
+export function OtherCharts({ title, charts, onAxis = (data) => data, xKind, view }: Props) {
   const [isOpen, setOpen] = useState(false);
   if (charts.length === 0) return null;
   return (
@@ -26,7 +26,7 @@ export function OtherCharts({ title, charts, place = (data) => data, xKind, view
       {isOpen ? (
         <Cards className="charts">
           {charts.map(({ title: name, note, data }) => (
-            <ChartCard key={name} title={name} note={note} data={place(data)} xKind={xKind} view={view} />
+            <ChartCard key={name} title={name} note={note} data={onAxis(data)} xKind={xKind} view={view} />
           ))}
         </Cards>
       ) : null}

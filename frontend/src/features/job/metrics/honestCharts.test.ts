@@ -46,11 +46,11 @@ it("gives the rate over the updates in the range, on either axis", () => {
   const tokens = { step: [1, 2, 3, 4, 5], value: [900, 100, 200, 300, 400] };
   const charts = chartsOf(metricsOf({ "train/num_trained_tokens": tokens }, new Map()), rows);
   const speed = charts.find(({ title }) => title === "Trained tokens per second")?.data;
-  const said = speed?.lines[0]?.said;
+  const summary = speed?.lines[0]?.summary;
   // The time of the first update is unknown.
-  expect(said?.(null)).toBeCloseTo((100 + 200 + 300 + 400) / 20);
-  expect(said?.([3, 4])).toBeCloseTo((200 + 300) / 8);
-  const overClock = speed ? overTime(speed, rows).lines[0]?.said : undefined;
+  expect(summary?.(null)).toBeCloseTo((100 + 200 + 300 + 400) / 20);
+  expect(summary?.([3, 4])).toBeCloseTo((200 + 300) / 8);
+  const overClock = speed ? overTime(speed, rows).lines[0]?.summary : undefined;
   expect(overClock?.([1001, 1011])).toBeCloseTo((100 + 200 + 300) / 10);
   expect(overClock?.([2001, 2011])).toBeNull();
 });

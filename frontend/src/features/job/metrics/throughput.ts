@@ -25,7 +25,7 @@ export function throughput(tokens: Points | undefined, rewards: readonly RewardR
   const allMs = trained.reduce((sum, { ms }) => sum + ms, 0);
   const leastMs = Math.max(Math.min(LEAST_MS, allMs), allMs * LEAST_PART);
   const { x, lines } = aligned([{ label: "tokens/s", points: ratesOf(trained, leastMs) }], width);
-  return { x, lines: lines.map((line) => ({ ...line, said: (shown) => rateIn(trained, shown) })) };
+  return { x, lines: lines.map((line) => ({ ...line, summary: (shown) => rateIn(trained, shown) })) };
 }
 
 /** The rows whose duration is known, because the times of both publications are known. */

@@ -6,10 +6,10 @@ import type { Range } from "../../../charts/lines/series";
 import type { JobTopicState } from "../../../live/topics";
 import { type Metrics, metricsOf } from "./catalogue";
 
-/** The number of buckets that a chart of ordinary width has room for. */
+/** The number of buckets that a chart of ordinary width has space for. */
 export const BUCKETS = 400;
 const MAX_BUCKETS = 5000;
-/** The buckets are read again after this many updates, so that a page left open does not hold every point. */
+/** The buckets are read again after this many updates, so that a page left open does not keep every point. */
 const UPDATES_PER_READ = 200;
 
 export interface JobMetrics {

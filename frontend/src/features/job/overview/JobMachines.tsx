@@ -32,9 +32,9 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
       title="Machines"
       note={
         <span data-testid="productive">
-          {productiveSaid(ledger?.productive_share ?? null, numComputing)} of the time{" "}
+          {productiveText(ledger?.productive_share ?? null, numComputing)} of the time{" "}
           {isOver ? "from the job's start to its end" : "since the job started"}
-          {fillSaid(ledger?.occupancy ?? null, ledger?.waiting_per_slot ?? null)}
+          {fillText(ledger?.occupancy ?? null, ledger?.waiting_per_slot ?? null)}
         </span>
       }
       className="span"
@@ -57,14 +57,14 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
 }
 
 /** Machines that only run agents are left out: they are busy even while every agent fails. */
-function productiveSaid(share: number | null, numComputing: number): string {
-  const said = `productive ${share === null ? NONE : percent(share)}`;
-  return numComputing > 0 ? `engines and trainers ${said}` : said;
+function productiveText(share: number | null, numComputing: number): string {
+  const wording = `productive ${share === null ? NONE : percent(share)}`;
+  return numComputing > 0 ? `engines and trainers ${wording}` : wording;
 }
 
 const LEAST_WAITING = 0.05;
 
-function fillSaid(occupancy: number | null, waiting: number | null): string {
+function fillText(occupancy: number | null, waiting: number | null): string {
   if (occupancy === null) return "";
   const queue =
     waiting !== null && waiting >= LEAST_WAITING ? `, with ${decimal(waiting, 1)} requests waiting per slot` : "";
@@ -87,7 +87,7 @@ function JobLanes({ live }: { live: JobTopicState }) {
   const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now).map((lane) =>
     laneOfJob(lane, [...live.phases.values()], now),
   );
-  const said = lanes.map((lane) => {
+  const wording = lanes.map((lane) => {
     const productive = productiveShare(lane.shares);
     return `${lane.machine.name} ${lane.now}${productive === null ? "" : `, productive ${percent(productive)}`}`;
   });
@@ -106,7 +106,7 @@ function JobLanes({ live }: { live: JobTopicState }) {
         marks={[]}
         windowMs={WINDOW_MS}
         clock={clock}
-        label={`The last two minutes: ${said.join("; ")}`}
+        label={`The last two minutes: ${wording.join("; ")}`}
       />
     </div>
   );

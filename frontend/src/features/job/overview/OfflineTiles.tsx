@@ -4,7 +4,7 @@ import { Tile } from "../../../ui/Tile";
 import { decimal, integer, NONE } from "../../../ui/words/format";
 import type { DatasetShown } from "../dataset/Dataset";
 import { type Metrics, sumOf } from "../metrics/catalogue";
-import { changeSaid, UpdatesTile } from "./UpdatesTile";
+import { changeText, UpdatesTile } from "./UpdatesTile";
 
 export function OfflineTiles({ job, metrics, dataset }: { job: JobRow; metrics: Metrics; dataset: DatasetShown }) {
   const loss = metrics.get("train/loss");
@@ -16,7 +16,7 @@ export function OfflineTiles({ job, metrics, dataset }: { job: JobRow; metrics: 
       <UpdatesTile job={job} />
       <Tile title="Loss" figure={decimal(newest, 4)} testId="loss">
         {newest === undefined ? "no update yet" : "nats per trained token"}
-        {changeSaid(losses, loss?.step[0])}
+        {changeText(losses, loss?.step[0])}
       </Tile>
       <Tile
         title="Epoch"

@@ -55,7 +55,7 @@ export function Overview({ jobId, job, live }: TabProps) {
   const isEvaluated = hasHeldOutTasks(detail?.spec);
   const dataset = detail?.dataset ?? null;
   const stages = useMemo(() => stagesOf(detail?.spec), [detail?.spec]);
-  const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
+  const onAxis = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
   return (
     <>
       {dataset ? (
@@ -86,7 +86,7 @@ export function Overview({ jobId, job, live }: TabProps) {
           <ChartCard
             title="Reward"
             note="by update; the band spans the 10th to 90th percentile of groups"
-            data={place(reward)}
+            data={onAxis(reward)}
             xKind={xKind}
             height={260}
             say={threeDigits}
@@ -102,7 +102,7 @@ export function Overview({ jobId, job, live }: TabProps) {
           <ChartCard
             title="Held-out tasks"
             note="by evaluated version"
-            data={place(evaluation)}
+            data={onAxis(evaluation)}
             xKind={xKind}
             say={threeDigits}
             view={view}
@@ -111,10 +111,10 @@ export function Overview({ jobId, job, live }: TabProps) {
         {charts
           .filter(({ title }) => !dataset || title !== "Loss")
           .map(({ title, note, data }) => (
-            <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} view={view} />
+            <ChartCard key={title} title={title} note={note} data={onAxis(data)} xKind={xKind} view={view} />
           ))}
       </Cards>
-      <OtherCharts title="All other metrics" charts={others} place={place} xKind={xKind} view={view} />
+      <OtherCharts title="All other metrics" charts={others} onAxis={onAxis} xKind={xKind} view={view} />
     </>
   );
 }

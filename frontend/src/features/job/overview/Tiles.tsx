@@ -4,7 +4,7 @@ import type { JobTopicState } from "../../../live/topics";
 import { Tile } from "../../../ui/Tile";
 import { decimal, integer, NONE } from "../../../ui/words/format";
 import { engineWords } from "../phases/engines";
-import { changeSaid, UpdatesTile } from "./UpdatesTile";
+import { changeText, UpdatesTile } from "./UpdatesTile";
 
 const NO_UPDATE = { over: "ended before the first update", going: "no update yet" };
 
@@ -18,7 +18,7 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
         {newest
           ? `${decimal(newest.low)} to ${decimal(newest.high)} (10th to 90th percentile) in update ${integer(newest.batch)}`
           : NO_UPDATE[isOver ? "over" : "going"]}
-        {changeSaid(
+        {changeText(
           rewards.map((row) => row.mean),
           rewards[0]?.batch,
         )}

@@ -21,7 +21,7 @@ export function UpdatesTile({ job }: { job: JobRow }) {
 }
 
 /** ", +0.63 since the first update", or since the oldest update that is known; empty before the second. */
-export function changeSaid(values: readonly number[], oldest = 1): string {
+export function changeText(values: readonly number[], oldest = 1): string {
   const [first, last] = [values[0], values.at(-1)];
   if (first === undefined || last === undefined || values.length < 2) return "";
   const since = oldest > 1 ? `update ${integer(oldest)}` : "the first update";

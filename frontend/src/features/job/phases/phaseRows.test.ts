@@ -3,7 +3,7 @@ import type { PhaseRow } from "../../../live/rows";
 import { pageOf, withLive } from "./phaseRows";
 
 const AT = Date.parse("2026-01-01T00:00:00Z");
-const told = (id: string, minute: number, changes: Record<string, unknown> = {}) => ({
+const stored = (id: string, minute: number, changes: Record<string, unknown> = {}) => ({
   id,
   machine: "alpha",
   machine_id: "mac_1",
@@ -35,7 +35,7 @@ it("starts the first page with all phases that have not ended, and shows each ph
     ["old", live("old", 0, false)],
     ["b", live("b", 2, true)],
   ]);
-  const page = [told("c", 3), told("b", 2), told("a", 1)];
+  const page = [stored("c", 3), stored("b", 2), stored("a", 1)];
   expect(pageOf(page, table, 0).map(({ id, state }) => `${id} ${state}`)).toEqual([
     "old active",
     "c ended",
@@ -47,7 +47,7 @@ it("starts the first page with all phases that have not ended, and shows each ph
 
 it("merges the phases read over REST with those from the socket", () => {
   const table = new Map([["new", live("new", 9, false)]]);
-  expect(withLive([told("a", 1)], table).map(({ id, ended_at }) => [id, ended_at])).toEqual([
+  expect(withLive([stored("a", 1)], table).map(({ id, ended_at }) => [id, ended_at])).toEqual([
     ["a", AT + 61_000],
     ["new", null],
   ]);

@@ -2,44 +2,44 @@
 import type { Schemas } from "../../../api/client";
 import type { PhaseRow } from "../../../live/rows";
 
-type Told = Schemas["PhaseOutput"];
+type StoredPhase = Schemas["PhaseOutput"];
 
-export function phaseRowOf(told: Told): PhaseRow {
+export function phaseRowOf(stored: StoredPhase): PhaseRow {
   return {
-    id: told.id,
-    machine: told.machine,
-    role: told.role,
-    state: told.state,
-    reason: told.reason,
-    fence: told.fence,
-    desired_version: told.desired_version,
-    served_version: told.served_version,
-    engines: told.engines,
-    num_batches: told.num_batches,
-    gang_member: told.gang_member,
-    leased_at: Date.parse(told.leased_at),
-    ended_at: told.ended_at === null ? null : Date.parse(told.ended_at),
+    id: stored.id,
+    machine: stored.machine,
+    role: stored.role,
+    state: stored.state,
+    reason: stored.reason,
+    fence: stored.fence,
+    desired_version: stored.desired_version,
+    served_version: stored.served_version,
+    engines: stored.engines,
+    num_batches: stored.num_batches,
+    gang_member: stored.gang_member,
+    leased_at: Date.parse(stored.leased_at),
+    ended_at: stored.ended_at === null ? null : Date.parse(stored.ended_at),
   };
 }
 
-function current(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
-  return told.map((one) => live.get(one.id) ?? phaseRowOf(one));
+function current(stored: readonly StoredPhase[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
+  return stored.map((one) => live.get(one.id) ?? phaseRowOf(one));
 }
 
 /** The phases from REST and from the socket, each once. The socket's row wins. */
-export function withLive(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
-  const rows = new Map<string, PhaseRow>(told.map((one) => [one.id, phaseRowOf(one)]));
+export function withLive(stored: readonly StoredPhase[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
+  const rows = new Map<string, PhaseRow>(stored.map((one) => [one.id, phaseRowOf(one)]));
   for (const row of live.values()) rows.set(row.id, row);
   return [...rows.values()];
 }
 
 /** A page of leases, newest first. The first page starts with all that have not ended, however old they are. */
 export function pageOf(
-  told: readonly Told[],
+  stored: readonly StoredPhase[],
   live: ReadonlyMap<string | number, PhaseRow>,
   offset: number,
 ): PhaseRow[] {
-  const rows = current(told, live);
+  const rows = current(stored, live);
   if (offset > 0) return rows;
   const going = [...live.values()].filter((phase) => phase.ended_at === null);
   const ids = new Set(going.map((phase) => phase.id));

@@ -18,7 +18,7 @@ export interface Current {
 export function stagesOf(spec: Record<string, unknown> | undefined): Stage[] {
   const algorithm = isMapping(spec?.algorithm) ? spec.algorithm : {};
   const stages = Array.isArray(algorithm.stages) ? algorithm.stages.filter(isMapping) : [];
-  return stages.map((stage, i) => ({ name: String(stage.name), until: untilSaid(stage, i === stages.length - 1) }));
+  return stages.map((stage, i) => ({ name: String(stage.name), until: untilText(stage, i === stages.length - 1) }));
 }
 
 /** Expects `events` newest first. A completed switch has `from` and `to`; a request has only `to`. */
@@ -32,7 +32,7 @@ export function currentStage(stages: readonly Stage[], events: readonly JobEvent
   return { name, reason: switched?.reason ?? "", asked };
 }
 
-function untilSaid(stage: Readonly<Record<string, unknown>>, isLast: boolean): string {
+function untilText(stage: Readonly<Record<string, unknown>>, isLast: boolean): string {
   const rules: string[] = [];
   if (typeof stage.until_update === "number") rules.push(`${stage.until_update} updates are published`);
   if (typeof stage.until_metric === "string")

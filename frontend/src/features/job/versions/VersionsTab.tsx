@@ -34,7 +34,7 @@ function columnsOf(jobId: string, best: number | null): Columns<Version> {
     { head: "Update", isNumber: true, cell: (row) => integer(row.batch_number) },
     { head: "Published", className: "nowrap", cell: (row) => moment(Date.parse(row.published_at)) },
     { head: "Size", isNumber: true, cell: (row) => (row.num_bytes ? bytes(row.num_bytes) : NONE) },
-    { head: "Kept", cell: (row) => keptSaid(row, row.version === best) },
+    { head: "Kept", cell: (row) => keptText(row, row.version === best) },
     {
       head: "Export",
       cell: (row) =>
@@ -53,7 +53,7 @@ function columnsOf(jobId: string, best: number | null): Columns<Version> {
   ];
 }
 
-function keptSaid(row: Version, isBest: boolean): string {
+function keptText(row: Version, isBest: boolean): string {
   if (row.deleted_at !== null) return "weights deleted";
   const also = { checkpoint: row.has_checkpoint, pinned: row.is_pinned, "best on held-out tasks": isBest };
   return ["weights", ...Object.entries(also).flatMap(([word, isSo]) => (isSo ? [word] : []))].join(", ");
