@@ -41,10 +41,12 @@ export interface JobTopicState {
   job: JobRow | undefined;
   isDeleted: boolean;
   phases: Table<PhaseRow>;
+  /** Whether `phases` lacks none of the job's phases. */
+  arePhasesWhole: boolean;
   events: Table<EventRow>;
   groups: Table<GroupRow>;
   rewards: Table<RewardRow>;
-  /** By name and step. Holds only points received over the socket; older ones are read over REST. */
+  /** By name and step. Only points received over the socket; older ones are read over REST. */
   metrics: Table<MetricRow>;
   tokensPerS: number | undefined;
   /** Counts snapshots. After a new one, older points are read over REST again. */
@@ -104,6 +106,7 @@ const EMPTY_JOB: JobTopicState = {
   job: undefined,
   isDeleted: false,
   phases: new Map(),
+  arePhasesWhole: true,
   events: new Map(),
   groups: new Map(),
   rewards: new Map(),
@@ -116,11 +119,14 @@ function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
   const data: JobData = frame.data;
   const isSnapshot = frame.kind === "snapshot";
   const base = isSnapshot ? { ...EMPTY_JOB, numSnapshots: state.numSnapshots + 1 } : state;
+  const areOlderKnown = isSnapshot ? !data.truncated?.includes("phases") : base.arePhasesWhole;
   const liveLast = (row: PhaseRow) => (row.ended_at === null ? Number.POSITIVE_INFINITY : row.leased_at);
+  const phases = tableWith(base.phases, data.phases, byId, { most: MAX_ENDED_PHASES, age: liveLast });
   return {
     job: data.jobs?.at(-1) ?? base.job,
     isDeleted: state.isDeleted || Boolean(data.deleted?.length),
-    phases: tableWith(base.phases, data.phases, byId, { most: MAX_ENDED_PHASES, age: liveLast }),
+    phases,
+    arePhasesWhole: areOlderKnown && phases.size < MAX_ENDED_PHASES,
     events: tableWith(base.events, data.events, byId, { most: MAX_EVENTS, age: (row) => row.id }),
     groups: tableWith(base.groups, data.groups, byId, { most: MAX_GROUPS, age: (row) => row.index }),
     rewards: tableWith(base.rewards, data.rewards, (row) => row.batch),

@@ -141,5 +141,6 @@ it("shows a machine's work outside a job's phases as work for other jobs", () =>
     ["serving", 500, 600],
   ]);
   expect(productiveShare(seen.shares)).toBeCloseTo(280 / 600);
+  expect(laneOfJob(lane, leases, 600, 50).spans[0]).toMatchObject({ state: "serving", start: 0, end: 50 });
   expect(laneOfJob(lane, [], 600).now).toBe("other jobs");
 });

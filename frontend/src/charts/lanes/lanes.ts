@@ -72,9 +72,19 @@ const IDLE_OR_SILENT = new Set(["idle", "unknown", "down"]);
 
 type Lease = Pick<PhaseRow, "machine" | "leased_at" | "ended_at">;
 
-/** The lane as one job sees it: work outside its own phases is work for other jobs. */
-export function laneOfJob(lane: Lane, phases: readonly Lease[], now: number): Lane {
-  const leases = phases.filter((phase) => phase.machine === lane.machine.name);
+/**
+ * The lane as one job sees it: work outside its own phases is work for other jobs. `knownFrom`: before it, phases of the
+ * job may be missing, so work is shown as it is.
+ */
+export function laneOfJob(
+  lane: Lane,
+  phases: readonly Lease[],
+  now: number,
+  knownFrom = Number.NEGATIVE_INFINITY,
+): Lane {
+  const machine = lane.machine.name;
+  const unknown = { machine, leased_at: Number.NEGATIVE_INFINITY, ended_at: knownFrom };
+  const leases = [unknown, ...phases.filter((phase) => phase.machine === machine)];
   const spans = joined(
     lane.spans.flatMap((span) => (IDLE_OR_SILENT.has(span.state) ? [span] : cut(span, leases, now))),
   );

@@ -76,7 +76,7 @@ export function plotOptions({ lines, xKind, width, height, showAt, onRange }: St
     height,
     series,
     bands,
-    padding: [8, 8, 0, 0],
+    padding: [8, 16, 0, 0], // half of the widest label of x is beside its tick
     legend: { show: false },
     scales: { x: { time: xKind === "time" } },
     axes: [

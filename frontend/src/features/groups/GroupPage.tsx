@@ -56,7 +56,8 @@ function GroupHead({ group, drawn }: HeadProps) {
           <StateBadge state={group.state} />
           <Link to={`/jobs/${group.job}/groups`}>{group.job_name}</Link>
           <GroupFigures group={group} drawn={drawn} />
-          {group.reason ? <p className="group-reason muted">{group.reason}</p> : null}
+          {/* Of a group in a batch, the reason only repeats the number of the update. */}
+          {group.reason && group.batch === null ? <p className="group-reason muted">{group.reason}</p> : null}
         </>
       ) : null}
     </header>

@@ -64,7 +64,7 @@ export default function TokensPage() {
 function columnsOf(now: number, onRevoke: (token: Token) => void): Columns<Token> {
   return [
     { head: "Name", className: "nowrap", order: (token) => token.name, cell: (token) => token.name },
-    { head: "Scopes", cell: (token) => <Scopes token={token} /> },
+    { head: "Scopes", className: "scopes", cell: (token) => <Scopes token={token} /> },
     {
       head: "Project",
       order: (token) => token.project,

@@ -57,9 +57,13 @@ export function GroupsTab({ jobId, job }: TabProps) {
 type Group = NonNullable<ReturnType<typeof useGroups>["data"]>["results"][number];
 
 const COLUMNS: Columns<Group> = [
-  { head: "Group", cell: (group) => <Link to={`/groups/${group.id}`}>Group {integer(group.index)}</Link> },
+  {
+    head: "Group",
+    className: "nowrap",
+    cell: (group) => <Link to={`/groups/${group.id}`}>Group {integer(group.index)}</Link>,
+  },
   { head: "State", cell: (group) => <StateBadge state={group.state} /> },
-  { head: "Reward", isNumber: true, cell: rewardText },
+  { head: "Reward", className: "nowrap", isNumber: true, cell: rewardText },
   { head: "Rewarded", isNumber: true, cell: (group) => `${group.num_rewarded} of ${group.size}` },
   { head: "Versions", isNumber: true, cell: (group) => versions(group.min_version, group.max_version) },
   { head: "Update", isNumber: true, cell: (group) => integer(group.batch_number) },

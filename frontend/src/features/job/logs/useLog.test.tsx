@@ -26,6 +26,7 @@ function log(text: string) {
     text: query.includes("offset=0") ? text : "",
     next_offset: text.length,
     num_missing_bytes: 0,
+    truncated: false,
     stream: "stdout",
     streams: ["stdout"],
   });

@@ -71,7 +71,7 @@ async function readOn(
   if (!current) return NOTHING;
   const part = await readPart(current.id, stream, offset);
   const heading = offset === 0 && part.text !== "" && phases.length > 1 ? headingOf(current) : "";
-  const next = part.text === "" ? following(phases, current, now) : undefined;
+  const next = part.truncated ? undefined : following(phases, current, now);
   return {
     text: (text + heading + gapText(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
     streams: part.streams.length > 0 ? part.streams : streams,
@@ -79,7 +79,7 @@ async function readOn(
     numBytes: numBytes + part.next_offset - offset,
     phase: next ?? current,
     offset: next ? 0 : part.next_offset,
-    mayHaveMore: next !== undefined || part.text !== "",
+    mayHaveMore: next !== undefined || part.truncated,
   };
 }
 

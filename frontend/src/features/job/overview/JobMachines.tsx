@@ -84,8 +84,10 @@ function JobLanes({ live }: { live: JobTopicState }) {
   const machines = [...(state?.machines.values() ?? [])].filter((machine) => used.has(machine.name));
   if (!state || machines.length === 0) return null;
   const now = clock();
+  const phases = [...live.phases.values()];
+  const knownFrom = live.arePhasesWhole ? undefined : Math.min(...phases.map(({ leased_at }) => leased_at));
   const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now).map((lane) =>
-    laneOfJob(lane, [...live.phases.values()], now),
+    laneOfJob(lane, phases, now, knownFrom),
   );
   const wording = lanes.map((lane) => {
     const productive = productiveShare(lane.shares);
