@@ -10,7 +10,7 @@ DOCUMENT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    "said", ["Not isolated", "The network", "memory, disk", "The kernel", "reward", "agents share its user"]
+    "said", ["Not isolated", "The network", "memory, disk", "The kernel", "reward", "agents run as its user"]
 )
 def test_the_limits_of_isolation_between_agents_are_in_bold(said: str) -> None:
     _, _, section = DOCUMENT.partition("### Agents of the environment `command`")
