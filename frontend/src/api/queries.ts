@@ -140,8 +140,9 @@ export function useManyPhases(jobId: string) {
     queryKey: ["many-phases", jobId],
     queryFn: ({ pageParam }) => phasesRead(jobId, { limit: PHASES_PER_READ, offset: pageParam }),
     initialPageParam: 0,
-    getNextPageParam: ({ offset, results, count }) =>
-      offset + results.length < count && results.length > 0 ? offset + results.length : undefined,
+    // Rows may be added between the page and its count, so a page that is not full is the last one.
+    getNextPageParam: ({ offset, results }) =>
+      results.length === PHASES_PER_READ ? offset + results.length : undefined,
   });
 }
 
