@@ -68,7 +68,7 @@ PROGRESS_EVERY_S = 5.0
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of devices that share each layer in an engine (vLLM).",
+    help="Number of devices over which an engine shards each layer (vLLM).",
 )
 @click.option(
     "--lr",

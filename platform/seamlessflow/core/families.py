@@ -1,4 +1,4 @@
-"""The model families whose way of writing tool calls and reasoning is known, and how to tell a model's family.
+"""The model families whose way of writing tool calls and reasoning is known, and how to recognise a model's family.
 
 `family_find` takes a chat template and asks which tokens the tokenizer has. The template is asked first: it writes past
 calls in the format that the model was trained on, and a fine-tuned model keeps its marks.

@@ -2,7 +2,7 @@
 
 Enters: a spec as it was submitted, and what its project's machines report. Leaves: the spec's body with
 `rollout.engine` and `model.dtype` filled in where the hardware speaks for others than the usual defaults. Invariant:
-what the author wrote stays as it is.
+the author's own values stay as they are.
 """
 
 import re

@@ -168,7 +168,7 @@ class JobSpec(SpecSection):
         is_by_token = all(level is RatioLevel.TOKEN for level in levels)
         if self.train.tree and self.train.objective is TrainObjective.BY_LEAVES and not is_by_token:
             raise ValueError(
-                "train.tree: a ratio of whole sequences cannot be summed over the branches that share a token; "
+                "train.tree: a ratio of whole sequences cannot be summed over the branches through one token; "
                 "with objective 'by_leaves' set tree to false, or use objective 'once'"
             )
         if self.train.objective is TrainObjective.BY_LEAVES and self.algorithm.is_kl_in_reward:

@@ -1,6 +1,6 @@
-"""What is wrong with a `config.json`, as far as that shows without a framework.
+"""The problems of a `config.json`, as far as they show without a framework.
 
-Takes the mapping in the file; yields sentences that name a field, its value and what is accepted. Invariant: a config
+Takes the mapping in the file; yields sentences that name a field, its value and the accepted ones. Invariant: a config
 that transformers can make a causal language model of is not refused; a field that is absent has its family's default.
 """
 
@@ -28,7 +28,7 @@ _MAX_SHOWN = 60  # characters of a value
 
 
 def text_config_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part that describes the language model; models that also see or hear have others."""
+    """Return the section that describes the language model; models that also see or hear have others."""
     text = config.get("text_config")
     return text if isinstance(text, Mapping) else config
 

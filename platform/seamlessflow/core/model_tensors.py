@@ -1,4 +1,4 @@
-"""What the names of a model folder's tensors tell about them."""
+"""Facts about a model folder's tensors that follow from their names."""
 
 import re
 from collections.abc import Collection
@@ -29,7 +29,7 @@ def is_of_routed_expert(name: str) -> bool:
 def adaptable_layers(layers: Collection[str], *, is_mixture: bool) -> list[str]:
     """Return the linear layers that an adapter may change: in a mixture of experts, not those of feed-forward blocks.
 
-    peft takes the layers of such a block, shared experts and dense layers included, for parts of the routed experts,
+    peft takes the layers of such a block, shared experts and dense layers included, for layers of the routed experts,
     which transformers keeps in stacked parameters.
     """
     return [name for name in layers if not (is_mixture and _FEED_FORWARD.search(name))]

@@ -1,7 +1,7 @@
 """Whether the tensors of a model folder are those that its `config.json` describes, by names and shapes alone.
 
 Takes a config without problems (`model_config`) and the shapes by name; yields sentences that name a tensor or a field.
-The tensors of the plain decoders are known in full. Of the other families only what all of them share is
+The tensors of the plain decoders are known in full. Of the other families only the tensors common to all of them are
 compared: the layers, the embeddings, and that no number of the config is out of proportion to the weights there are.
 Invariant: nothing is as large as a number of the config says, so an absurd one costs neither time nor memory.
 """
@@ -64,7 +64,7 @@ def _proportion_problems(text: Mapping[str, Any], shapes: Mapping[str, Shape]) -
             field = next(name for name in names if name in text)
             yield (
                 f"{field} is {number}, which is too large for the {limit // _PROPORTION} numbers that the safetensors "
-                "files hold"
+                "files have"
             )
 
 
@@ -76,7 +76,7 @@ def _layer_problems(text: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Ite
     field = next(name for name in NUM_LAYERS if name in text)
     missing = num_layers if num_layers > len(found) else len(set(range(num_layers)) - found)
     if missing:
-        yield f"{field} is {num_layers}, but the safetensors files hold {len(found)} layers, up to number {max(found)}"
+        yield f"{field} is {num_layers}, but the safetensors files have {len(found)} layers, up to number {max(found)}"
 
 
 def _end_problems(config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _plain_problems(config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> I
 def _plain_shapes(config: Mapping[str, Any], *, prefix: str) -> dict[str, Shape] | None:
     """Return the tensors of a plain decoder; None if a number is not given, so that the family's default is used."""
     given = {name: count_of(config, (name,)) for name in _PLAIN_NUMBERS}
-    # What is left out is derived from the others in some families, and has a value of its own in others.
+    # A tensor that is left out is derived from the others in some families, and has a value of its own in others.
     given["num_key_value_heads"] = given["num_key_value_heads"] or (
         given["num_attention_heads"] if config["model_type"] == "llama" else None
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a submitted spec, in words for the person who wrote it.
+"""The problems of a submitted spec, in words for the person who wrote it.
 
 Turns a validation error into one sentence per fault, each with the field that it is about.
 """
@@ -30,7 +30,7 @@ def spec_problems(error: ValidationError, spec: type[BaseModel]) -> Iterator[Spe
     """Yields one problem per fault that pydantic found; for an unknown key it suggests the nearest
     known one."""
     for fault in error.errors(include_url=False):
-        path = [str(part) for part in fault["loc"]]
+        path = [str(key) for key in fault["loc"]]
         if fault["type"] == "extra_forbidden":
             yield SpecProblem(field=".".join(path), detail=_unknown_key(path, spec))
             continue
@@ -50,8 +50,8 @@ def _unknown_key(path: list[str], spec: type[BaseModel]) -> str:
 
 def _section_at(path: list[str], spec: type[BaseModel]) -> type[BaseModel]:
     section = spec
-    for part in path:
-        annotation = _fields(section)[part].annotation
+    for key in path:
+        annotation = _fields(section)[key].annotation
         kinds = (annotation, *get_args(annotation))  # an optional section is a union with None
         found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if found is None:

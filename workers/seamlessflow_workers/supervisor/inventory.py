@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seamlessflow.core.types.device_cores import share_cores
+from seamlessflow.core.types.device_cores import assign_cores
 from seamlessflow.core.types.devices import Device, DeviceKind, select_gpus
 from seamlessflow_workers.supervisor.nvml import (
     DeviceHealth,
@@ -40,7 +40,7 @@ def find_gpus() -> tuple[Device, ...]:
     found = _found_gpus()
     usable = frozenset(os.sched_getaffinity(0))
     near = [_cores_near(gpu.pci) & usable or usable for gpu in found]
-    shares = share_cores(near, _siblings(usable))
+    shares = assign_cores(near, _siblings(usable))
     return tuple(
         Device(
             id=gpu.uuid,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.machines import LocalMachine
-from seamlessflow.core.types.device_cores import even_parts
+from seamlessflow.core.types.device_cores import even_runs
 from seamlessflow.core.types.devices import Device, InvalidDevices, core_set_id
 from seamlessflow.core.types.labels import gpu_model
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES
@@ -37,7 +37,7 @@ def placed(
     if not gpus:
         return tuple(machines)
     computing = [machine for machine in machines if EXCLUSIVE_ROLES & set(machine.tags)]
-    parts = even_parts(gpus, len(computing))
+    parts = even_runs(gpus, len(computing))
     return tuple(
         replace(machine, core=None, devices=",".join(gpu.id for gpu in parts[computing.index(machine)]))
         if machine in computing

@@ -1,4 +1,4 @@
-"""What the gateway's role may do in the database: the table of rights, and the SQL that grants exactly those.
+"""The rights of the gateway's role in the database: their table, and the SQL that grants exactly those.
 
 `grant_statements` takes a role and the existing tables, and returns statements to run in one transaction. Invariant:
 all rights that the role had on these tables are revoked first, so it has none but those in the table below. PostgreSQL

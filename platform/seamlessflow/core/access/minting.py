@@ -1,7 +1,7 @@
 """Which scopes a new API token may have, and when it expires.
 
-Takes what was asked for and the limits of the token that asks (a browser session has none), and returns the scopes and
-the moment of expiry. Invariant: a token never makes one that may do more, or that lives longer, than itself.
+Takes the requested rights and the limits of the token that asks (a browser session has none), and returns the scopes
+and the moment of expiry. Invariant: a token never makes one that may do more, or that lives longer, than itself.
 """
 
 from collections.abc import Collection

@@ -14,7 +14,7 @@ from seamlessflow.core.access.operations import Operation
 class Caller(StrEnum):
     """The caller of a route that no project role governs."""
 
-    ANYBODY = "anybody"
+    PUBLIC = "anyone, without a credential"
     BROWSER = "a browser that is signed in"
     STAFF = "staff in the admin site, by Django's permissions"
     JOIN = "a host with the join token"
@@ -108,29 +108,29 @@ _OPERATIONS: Routes = {
 }
 WEB_ROUTES: Routes = {
     **{(method, API + route): operation for (method, route), operation in _OPERATIONS.items()},
-    ("GET", API + "schema"): Caller.ANYBODY,
-    ("GET", API + "schema/ui"): Caller.ANYBODY,
+    ("GET", API + "schema"): Caller.PUBLIC,
+    ("GET", API + "schema/ui"): Caller.PUBLIC,
     ("POST", WORKER_API + "join"): Caller.JOIN,
     ("POST", WORKER_API + "heartbeat"): Caller.MACHINE,
     ("POST", WORKER_API + "phases/<uuid:phase_id>/logs"): Caller.MACHINE,
     ("POST", WORKER_API + "publications"): Caller.PHASE,
     ("POST", WORKER_API + "metrics"): Caller.PHASE,
     ("POST", WORKER_API + "sessions/logs"): Caller.PHASE,
-    ("GET", "favicon.ico"): Caller.ANYBODY,
-    ("GET", "signin"): Caller.ANYBODY,
-    ("GET", "signin/<str:secret>"): Caller.ANYBODY,
-    ("POST", "signin/<str:secret>"): Caller.ANYBODY,
-    ("POST", "signout"): Caller.ANYBODY,
-    ("GET", "healthz"): Caller.ANYBODY,
-    ("GET", "metrics"): Caller.ANYBODY,
+    ("GET", "favicon.ico"): Caller.PUBLIC,
+    ("GET", "signin"): Caller.PUBLIC,
+    ("GET", "signin/<str:secret>"): Caller.PUBLIC,
+    ("POST", "signin/<str:secret>"): Caller.PUBLIC,
+    ("POST", "signout"): Caller.PUBLIC,
+    ("GET", "healthz"): Caller.PUBLIC,
+    ("GET", "metrics"): Caller.PUBLIC,
     (
         "GET",
         r"^$|^(?:jobs|queue|shares|groups|sessions|machines|tokens|members|storage)(?:/.*)?$",
     ): Caller.BROWSER,
 }
 GATEWAY_ROUTES: Routes = {
-    ("GET", "/healthz"): Caller.ANYBODY,
-    ("GET", "/metrics"): Caller.ANYBODY,
+    ("GET", "/healthz"): Caller.PUBLIC,
+    ("GET", "/metrics"): Caller.PUBLIC,
     ("GET", "/v1/models"): Caller.SESSION,
     ("GET", "/v1/models/{model}"): Caller.SESSION,
     ("POST", "/v1/chat/completions"): Caller.SESSION,

@@ -1,9 +1,9 @@
 """The pace of a job: how fast its trainer takes batches, and how long its groups take.
 
-Takes what was measured of the batches that were published last. A step lasts from the moment at which the trainer was
+Takes measurements of the batches that were published last. A step lasts from the moment at which the trainer was
 free and had the batch until its publication; the time before, in which it was free without a batch, is its wait. A
-sojourn lasts from the publication that made room for a group until the group is ready, so it includes everything that
-happens in between: engines that load weights, runners without room, groups that were replaced.
+sojourn lasts from the publication that admitted a group until the group is ready, so it includes everything that
+happens in between: engines that load weights, runners without free slots, groups that were replaced.
 """
 
 import statistics
@@ -31,7 +31,7 @@ class JobPace:
     longest_s: float  # an open group that is older than this is late
 
     def probability_beyond(self, seconds: float) -> float:
-        """Return the share of groups that took longer; 0 if nothing is known."""
+        """Return the fraction of groups that took longer; 0 if nothing is known."""
         if not self.sojourns_s:
             return 0.0
         return sum(sojourn > seconds for sojourn in self.sojourns_s) / len(self.sojourns_s)

@@ -1,9 +1,9 @@
 """How many new groups may begin: as many as the trainer needs, and never more than the staleness bound allows.
 
 Every group that waits for a step ages by one version with each publication. So no more groups should be in progress
-than keep the trainer busy. By Little's law that is what it takes during the sojourn of a group. Publications take a
-whole batch at a time, so the law is applied to steps: of a batch's groups that were admitted k steps ago, those are
-still open whose sojourn exceeds k steps. Beside them there is the batch in training and the next one, which must be
+than keep the trainer busy. By Little's law that is the number that it takes during the sojourn of a group. Publications
+take a whole batch at a time, so the law is applied to steps: of a batch's groups that were admitted k steps ago, those
+are still open whose sojourn exceeds k steps. Beside them there is the batch in training and the next one, which must be
 ready when the step ends.
 
 Example: a batch has 16 groups, and 90 % of the groups are ready within one step, all of them within two. Then 16 groups
@@ -21,7 +21,7 @@ from enum import StrEnum
 from seamlessflow.core.admission.pace import JobPace
 from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 
-# Above this share of idle time of the trainer, rollout is the bottleneck.
+# Above this fraction of idle time of the trainer, rollout is the bottleneck.
 FULL_IDLE_SHARE = 0.1
 NUM_DEVIATIONS = 2.0  # of the number of groups that are not ready in time
 SOJOURN_MARGIN = 1.1  # groups are taken to last this much longer than they did
@@ -88,7 +88,7 @@ def _num_not_ready(job: Admitting, pace: JobPace) -> float:
     """Return how many groups are still open when a step ends, with a margin for chance."""
     steps = range(1, job.bound.num_batches_ahead)
     late = [pace.probability_beyond(step * pace.step_s / SOJOURN_MARGIN) for step in steps]
-    variance = job.groups_per_batch * sum(share * (1 - share) for share in late)
+    variance = job.groups_per_batch * sum(fraction * (1 - fraction) for fraction in late)
     return job.groups_per_batch * sum(late) + NUM_DEVIATIONS * math.sqrt(variance)
 
 

@@ -1,4 +1,4 @@
-"""Advantages from rewards: one per session, or per token where the KL is part of the reward.
+"""Advantages from rewards: one per session, or per token where the reward includes the KL.
 
 The baseline is taken over sessions, never over branches: a session that forked counts once. Rewards that are equal
 within a group give advantages of exactly zero (except for the batch-wide estimators), so a group without contrast is

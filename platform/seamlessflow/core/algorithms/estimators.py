@@ -66,7 +66,7 @@ class ImitationEstimator(_WithinGroup):
 
 
 class CriticEstimator(_WithinGroup):
-    """Gives each session its reward: the trainer replaces it, because only its critic knows what was to be expected."""
+    """Gives each session its reward: the trainer replaces it, because only its critic knows the expected reward."""
 
     def of_group(self, rewards: Floats) -> Floats:
         return rewards

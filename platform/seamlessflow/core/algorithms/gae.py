@@ -22,13 +22,13 @@ from seamlessflow.core.training.section import TrainObjective
 class Branches:
     """The trained tokens of S branches, one branch after the other: branch s has `tokens[starts[s]:starts[s + 1]]`."""
 
-    tokens: Ints  # [B] places in the batch
+    tokens: Ints  # [B] indices in the batch
     starts: Ints  # [S + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class CriticTargets:
-    """What the trained tokens of a batch learn, [T] each; 0 for the others.
+    """The targets of a batch's trained tokens, [T] each; 0 for the others.
 
     A token that is trained in several branches has the sums of its whitened advantages, by sign (as
     `core.algorithms.tree_weights` says), and the mean of its targets.
@@ -42,17 +42,17 @@ class CriticTargets:
 def branches_of(layout: TreeLayout, is_trained: NDArray[np.bool_], objective: TrainObjective) -> Branches:
     """Return the trained tokens of each branch, in order. `is_trained` is [T].
 
-    `once`: a token is trained in the first branch that holds it, so a branch has only its own tokens. `by_leaves`: it
-    has all of its path.
+    `once`: a token is trained in the first branch that contains it, so a branch has only its own tokens. `by_leaves`:
+    it has all of its path.
     """
-    places = np.flatnonzero(is_trained)
+    trained = np.flatnonzero(is_trained)
     if objective is TrainObjective.ONCE:
-        return Branches(places, np.searchsorted(places, layout.sample_starts))
+        return Branches(trained, np.searchsorted(trained, layout.sample_starts))
     paths = [
         np.concatenate(
-            [places[slice(*np.searchsorted(places, (piece.start, piece.stop)))] for piece in pieces]
+            [trained[slice(*np.searchsorted(trained, (segment.start, segment.stop)))] for segment in segments]
         )
-        for pieces in layout.paths()
+        for segments in layout.paths()
     ]
     starts = np.concatenate([[0], np.cumsum([len(path) for path in paths], dtype=np.int64)])
     return Branches(np.concatenate([np.empty(0, dtype=np.int64), *paths]), starts)
@@ -95,8 +95,8 @@ def critic_targets(
     rewards[starts[1:][has_tokens] - 1] += branch_rewards[has_tokens]
     advantages = gae(values[tokens], rewards, starts, gamma=gamma, gae_lambda=gae_lambda)
     num_branches = np.bincount(tokens, minlength=num_tokens)
-    shares = np.maximum(num_branches, 1)
-    whitened = batch_normalised(advantages) * (weights / shares)[tokens]
+    counts = np.maximum(num_branches, 1)
+    whitened = batch_normalised(advantages) * (weights / counts)[tokens]
 
     def summed(of_branches: Floats) -> Floats:
         return np.bincount(tokens, weights=of_branches, minlength=num_tokens).astype(np.float64)
@@ -104,7 +104,7 @@ def critic_targets(
     return CriticTargets(
         positive=summed(np.maximum(whitened, 0.0)),
         negative=summed(np.minimum(whitened, 0.0)),
-        returns=summed(advantages + values[tokens]) / shares,
+        returns=summed(advantages + values[tokens]) / counts,
     )
 
 

@@ -1,4 +1,4 @@
-"""Advantages with the KL to the reference as part of the reward: RLOO (arXiv 2402.14740), REINFORCE++ (2501.03262).
+"""Advantages with the KL to the reference in the reward: RLOO (arXiv 2402.14740), REINFORCE++ (2501.03262).
 
 Rewards are known when a batch is assembled, but only the trainer knows the KL. So the trainer computes these advantages
 itself from the rewards, groups and sessions that the batch carries.

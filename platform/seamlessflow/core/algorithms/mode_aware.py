@@ -90,5 +90,5 @@ def _find(tokens: NDArray[np.int32], wanted: Sequence[int]) -> int:
     matches = np.ones(num_places, dtype=np.bool_)
     for offset, token in enumerate(wanted):
         matches &= tokens[offset : offset + num_places] == token
-    places = np.flatnonzero(matches)
-    return int(places[0]) if len(places) else -1
+    indices = np.flatnonzero(matches)
+    return int(indices[0]) if len(indices) else -1

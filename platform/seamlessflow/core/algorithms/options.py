@@ -9,7 +9,7 @@ whole batch infinite."""
 
 
 class AlgorithmName(StrEnum):
-    """Named algorithms; `core.algorithms.presets` holds the options and the paper of each."""
+    """Named algorithms; `core.algorithms.presets` has the options and the paper of each."""
 
     GRPO = "grpo"
     DR_GRPO = "dr_grpo"

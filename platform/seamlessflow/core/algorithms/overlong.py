@@ -1,4 +1,4 @@
-"""What happens to sessions that sampled too many tokens: DAPO's soft penalty, and the rule for what is overlong."""
+"""Penalties of sessions that sampled too many tokens: DAPO's soft one, and the rule for overlong sessions."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -101,7 +101,7 @@ def _sequence_loss(
         log_ratio = sum(log_ratios.values()) / (len(trained) if is_mean and trained else 1)
         log_ratios = dict.fromkeys(trained, log_ratio)
         ratios = dict.fromkeys(trained, _exp(log_ratio))
-    share = 1.0 / len(trained) if algorithm.ratio is RatioLevel.SEQUENCE_MEAN and trained else 1.0
+    scale = 1.0 / len(trained) if algorithm.ratio is RatioLevel.SEQUENCE_MEAN and trained else 1.0
     for t in trained:
         objective, by_log_ratio, by_logprob = _objective(
             ratios[t], sequence.advantages[t], sequence.logprobs[t], algorithm
@@ -113,7 +113,7 @@ def _sequence_loss(
             gradient[t] -= coefficient * weights[t] * by_log_ratio
         else:
             for other in trained:
-                gradient[other] -= coefficient * weights[t] * by_log_ratio * share
+                gradient[other] -= coefficient * weights[t] * by_log_ratio * scale
     if algorithm.kl_coef and algorithm.kl_placement is KlPlacement.LOSS:
         assert sequence.reference_logprobs is not None
         for t in trained:

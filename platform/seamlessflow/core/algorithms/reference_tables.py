@@ -79,7 +79,7 @@ _OF_TRAIN = tuple(name.removeprefix("train.") for name in SOURCES if name.starts
 
 
 def presets_table() -> str:
-    """Return one row per preset: what it sets differently from `grpo`, and its paper."""
+    """Return one row per preset: its differences from `grpo`, and its paper."""
     common = dict(_flat(PRESETS[AlgorithmName.GRPO].options))
     rows = []
     for name, preset in PRESETS.items():
@@ -171,7 +171,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):
-        return f"[{', '.join(_shown(part) for part in value)}]"
+        return f"[{', '.join(_shown(item) for item in value)}]"
     return str(value) if not isinstance(value, list) else "[]"
 
 

@@ -1,6 +1,6 @@
 """The staleness bound of a job as a value: every comparison with it is made here.
 
-It is part of the job spec, which processes without numpy also read, so numpy is not imported at run time.
+It belongs to the job spec, which processes without numpy also read, so numpy is not imported at run time.
 """
 
 from dataclasses import dataclass

@@ -8,8 +8,8 @@ is not enough where a clipped f meets advantages of both signs, but f(ρ, c·A) 
 the branches' losses sum to exactly f(ρ, A⁺) + f(ρ, A⁻), and terms without an advantage (KL, entropy) to w times theirs.
 For the clipped ratio of PPO that is −[min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻)].
 
-Two objectives. ONCE: a token counts in the first branch that holds it (c_b = 1 there, else 0), as if the others had it
-masked. BY_LEAVES: it counts in every branch (c_b = 1), as if each branch were trained alone. The denominator of the
+Two objectives. ONCE: a token counts in the first branch that contains it (c_b = 1 there, else 0), as if the others had
+it masked. BY_LEAVES: it counts in every branch (c_b = 1), as if each branch were trained alone. The denominator of the
 token mean is Σ w over the trained tokens of the batch, which under BY_LEAVES is the number of trained tokens of all
 branches written out. Source: the gradient scaler of "Tree Training" (arXiv 2511.00413), generalised to clipping.
 """

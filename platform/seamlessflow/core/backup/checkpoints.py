@@ -1,9 +1,9 @@
 """Which checkpoints a job can continue from, given the record of one moment.
 
-Takes what the database's copy says of a job and the batches whose checkpoints are on disk; returns those that fit, or
-why none does. Invariant: a checkpoint fits only if the record holds every batch in it, and holds or will create again
-every batch after it. One ahead of the record has weights of batches that nobody knows; one too far behind needs batches
-whose bytes were deleted.
+Takes the database copy's facts about a job and the batches whose checkpoints are on disk; returns those that fit, or
+why none does. Invariant: a checkpoint fits only if the record has every batch in it, and has or will create again
+every batch after it. One ahead of the record has weights of batches that no record has; one too far behind needs
+batches whose bytes were deleted.
 """
 
 from collections.abc import Collection

@@ -57,5 +57,5 @@ def manifest_decode(data: bytes) -> Manifest:
         )
     for file in manifest.files:
         if file.path.startswith("/") or ".." in file.path.split("/"):
-            raise DamagedBackup(f"{MANIFEST_NAME} names {file.path!r}, which is no place in the artifacts")
+            raise DamagedBackup(f"{MANIFEST_NAME} names {file.path!r}, which is no path in the artifacts")
     return manifest

@@ -17,7 +17,12 @@ from seamlessflow.core.algorithms.options import AdvantageEstimator, StalenessSc
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.finished import FinishedSession, rollout_metrics
 from seamlessflow.core.batching.format import Batch, BatchHeader
-from seamlessflow.core.batching.group_weights import GroupPart, group_part, judged_session, token_weights_of
+from seamlessflow.core.batching.group_weights import (
+    GroupSamples,
+    group_samples,
+    judged_session,
+    token_weights_of,
+)
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.job_spec import TrainObjective
@@ -47,50 +52,52 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
 
     If nothing can be trained, the batch still gets its number but its tokens no advantage, so the job does not stall.
     """
-    parts = [_part(group, plan) for group in groups]
-    if not any(part.trees.loss_mask.any() for part in parts):
+    samples = [_samples(group, plan) for group in groups]
+    if not any(group.trees.loss_mask.any() for group in samples):
         # All sessions were filtered out, so keep their tokens and take only their advantages away.
-        parts = [_part(group, plan, may_mask=False) for group in groups]
-    weights = token_weights_of(parts, plan.algorithm, plan.installed_estimator)
-    bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
+        samples = [_samples(group, plan, may_mask=False) for group in groups]
+    weights = token_weights_of(samples, plan.algorithm, plan.installed_estimator)
+    bases = np.cumsum([0, *(group.trees.layout.num_tokens for group in samples)])
     firsts = np.cumsum(
-        [0, *(len(part.rewards) for part in parts)]
+        [0, *(len(group.rewards) for group in samples)]
     )  # the number of each group's first session
-    starts = [part.trees.layout.sample_starts[:-1] + base for part, base in zip(parts, bases, strict=False)]
-    parents = [_shifted(part.trees, base) for part, base in zip(parts, bases, strict=False)]
-    sessions = [part.trees.sample_sessions + first for part, first in zip(parts, firsts, strict=False)]
-    sizes = [part.trees.layout.num_samples for part in parts]
-    guides = {guide: number for number, guide in enumerate(dict.fromkeys(_guides(parts)))}
+    starts = [
+        group.trees.layout.sample_starts[:-1] + base for group, base in zip(samples, bases, strict=False)
+    ]
+    parents = [_shifted(group.trees, base) for group, base in zip(samples, bases, strict=False)]
+    sessions = [group.trees.sample_sessions + first for group, first in zip(samples, firsts, strict=False)]
+    sizes = [group.trees.layout.num_samples for group in samples]
+    guides = {guide: number for number, guide in enumerate(dict.fromkeys(_guides(samples)))}
     return Batch(
         header=_header(groups, plan, list(guides)),
         sample_starts=np.concatenate([*starts, bases[-1:]]).astype(np.int32),
         sample_parents=np.concatenate(parents).astype(np.int32),
-        token_ids=np.concatenate([part.trees.token_ids for part in parts]),
-        loss_mask=np.concatenate([part.trees.loss_mask for part in parts]),
-        behaviour_logprobs=np.concatenate([part.trees.behaviour_logprobs for part in parts]),
+        token_ids=np.concatenate([group.trees.token_ids for group in samples]),
+        loss_mask=np.concatenate([group.trees.loss_mask for group in samples]),
+        behaviour_logprobs=np.concatenate([group.trees.behaviour_logprobs for group in samples]),
         advantages_positive=np.concatenate([weight.positive for weight in weights]).astype(np.float32),
         advantages_negative=np.concatenate([weight.negative for weight in weights]).astype(np.float32),
         loss_weights=np.concatenate([weight.weights for weight in weights]).astype(np.float32),
-        versions=np.concatenate([part.trees.versions for part in parts]),
-        rewards=np.concatenate([part.sample_rewards for part in parts]).astype(np.float32),
+        versions=np.concatenate([group.trees.versions for group in samples]),
+        rewards=np.concatenate([group.sample_rewards for group in samples]).astype(np.float32),
         sessions=np.concatenate(sessions).astype(np.int32),
-        groups=np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
-        session_rewards=np.concatenate([part.rewards for part in parts]),
-        session_groups=np.repeat(np.arange(len(parts)), [len(part.rewards) for part in parts]).astype(
+        groups=np.repeat(np.arange(len(samples)), sizes).astype(np.int32),
+        session_rewards=np.concatenate([group.rewards for group in samples]),
+        session_groups=np.repeat(np.arange(len(samples)), [len(group.rewards) for group in samples]).astype(
             np.int32
         ),
-        guided_starts=_joined([part.trees.guided_starts for part in parts], bases),
-        guided_ends=_joined([part.trees.guided_ends for part in parts], bases),
-        guided_guides=np.array([guides[guide] for guide in _guides(parts)], dtype=np.int32),
+        guided_starts=_joined([group.trees.guided_starts for group in samples], bases),
+        guided_ends=_joined([group.trees.guided_ends for group in samples], bases),
+        guided_guides=np.array([guides[guide] for guide in _guides(samples)], dtype=np.int32),
     )
 
 
-def _guides(parts: Sequence[GroupPart]) -> Iterator[GuideRecord]:
-    return (guide for part in parts for guide in part.trees.guides)
+def _guides(samples: Sequence[GroupSamples]) -> Iterator[GuideRecord]:
+    return (guide for group in samples for guide in group.trees.guides)
 
 
 def _joined(tokens: Sequence[NDArray[np.int64]], bases: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Join numbers of tokens within each part to numbers within the batch."""
+    """Join numbers of tokens within each group to numbers within the batch."""
     joined: NDArray[np.int64] = np.concatenate([own + base for own, base in zip(tokens, bases, strict=False)])
     return joined.astype(np.int32)
 
@@ -112,7 +119,7 @@ def _header(
     )
 
 
-def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool = True) -> GroupPart:
+def _samples(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool = True) -> GroupSamples:
     judged = None
     if plan.judge_markers is not None and plan.algorithm.advantage is AdvantageEstimator.MODE_AWARE:
         judged = [judged_session(session, plan.judge_markers) for session in group]
@@ -121,12 +128,12 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
     objective = plan.objective
     if not plan.is_tree:
         trees = unroll(trees, is_trained_once=objective is TrainObjective.ONCE)
-        objective = TrainObjective.ONCE  # each branch's own mask now says what it trains
+        objective = TrainObjective.ONCE  # each branch's own mask now selects its trained tokens
     if plan.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
         bound = plan.algorithm.staleness_bound
         is_fresh = bound.admitted_tokens(trees.versions, step_version=plan.policy_version)
         trees = dataclasses.replace(trees, loss_mask=np.where(is_fresh, trees.loss_mask, np.uint8(0)))
-    part = group_part(
+    samples = group_samples(
         group,
         trees,
         objective,
@@ -136,8 +143,8 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
         may_mask=may_mask,
     )
     if judged is None:
-        return part
-    return dataclasses.replace(part, is_on=np.array([one.is_on for one in judged], dtype=np.bool_))
+        return samples
+    return dataclasses.replace(samples, is_on=np.array([one.is_on for one in judged], dtype=np.bool_))
 
 
 def _shifted(trees: FlatTrees, base: Any) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ def critic_into_advantages(
 ) -> tuple[Batch, Floats]:
     """Return the batch with advantages by GAE, and the targets of the critic, [T].
 
-    `values` is [T], NaN where a token is not trained; `kl` [T] is the KL to the reference if it is part of the reward.
+    `values` is [T], NaN where a token is not trained; `kl` [T] is the KL to the reference if the reward includes it.
     """
     is_trained = ~np.isnan(values)
     targets = critic_targets(

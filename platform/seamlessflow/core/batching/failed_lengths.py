@@ -1,7 +1,7 @@
 """Compares the lengths of sessions that failed with those of sessions that have an outcome.
 
-Where a failed session is sampled anew and long sessions fail more often, what is trained is shorter than what the
-policy says. Where it was resumed, nothing is lost. In: the failed attempts and the lengths of the outcomes of one
+Where a failed session is sampled anew and long sessions fail more often, trained answers are shorter than those that
+the policy says. Where it was resumed, nothing is lost. In: the failed attempts and the lengths of the outcomes of one
 batch. Out: metrics, and a sentence if the lengths of attempts that were not resumed differ by more than chance.
 """
 

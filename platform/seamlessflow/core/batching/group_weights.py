@@ -1,7 +1,7 @@
 """Computes the weights of tokens in finished groups: applies the overlong rule, then advantages, then makes arrays.
 
 Baselines are computed over sessions, never over branches. Every trained token has the advantage of its session (or of
-its span within the session). A sampled token belongs to one session, so branches that share it agree on its advantage.
+its span within the session). A sampled token belongs to one session, so the branches through it agree on its advantage.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ from seamlessflow.core.trajectory.prefix_tree import NodeKind
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPart:
-    """A group's share of a batch: T tokens of S samples of M sessions."""
+class GroupSamples:
+    """A group's samples in a batch: T tokens of S samples of M sessions."""
 
     trees: FlatTrees
     objective: TrainObjective
@@ -81,7 +81,7 @@ def judged_session(session: FinishedSession, markers: JudgeMarkers) -> JudgedSes
     return JudgedSession(is_on=span.is_on, marks=marks)
 
 
-def group_part(
+def group_samples(
     group: Sequence[FinishedSession],
     trees: FlatTrees,
     objective: TrainObjective,
@@ -90,7 +90,7 @@ def group_part(
     limit: int,
     turn_limit: int | None = None,
     may_mask: bool = True,
-) -> GroupPart:
+) -> GroupSamples:
     """Apply the overlong rule to a group: to its rewards, its mask, or its advantages.
 
     `limit` bounds the sampled tokens of a session, `turn_limit` those of one answer. Sessions that the rule filters, or
@@ -117,7 +117,7 @@ def group_part(
     if may_mask:
         is_masked = is_left_out[trees.sample_sessions][trees.layout.samples]
         trees = dataclasses.replace(trees, loss_mask=np.where(is_masked, np.uint8(0), trees.loss_mask))
-    return GroupPart(trees=trees, objective=objective, rewards=rewards, has_advantage=has_advantage)
+    return GroupSamples(trees=trees, objective=objective, rewards=rewards, has_advantage=has_advantage)
 
 
 def _soft_penalties(
@@ -141,22 +141,22 @@ def _soft_penalties(
 
 
 def token_weights_of(
-    parts: Sequence[GroupPart], algorithm: AlgorithmSection, installed: Estimator | None = None
+    groups: Sequence[GroupSamples], algorithm: AlgorithmSection, installed: Estimator | None = None
 ) -> list[TokenWeights]:
-    """Return the weights of each part. `installed` is the estimator that the algorithm names if it is not built in."""
+    """Return the weights of each group. `installed` is the estimator that the algorithm names if it is not built in."""
     if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
-        return [_mode_aware_weights(part, algorithm.judge) for part in parts]
-    sizes = [len(part.rewards) for part in parts]
+        return [_mode_aware_weights(group, algorithm.judge) for group in groups]
+    sizes = [len(group.rewards) for group in groups]
     advantages = session_advantages(
-        np.concatenate([part.rewards for part in parts]),
-        np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
+        np.concatenate([group.rewards for group in groups]),
+        np.repeat(np.arange(len(groups)), sizes).astype(np.int32),
         installed or _built_in(algorithm),
-        num_tokens=np.concatenate([part.num_trained_tokens for part in parts]),
+        num_tokens=np.concatenate([group.num_trained_tokens for group in groups]),
     )
     bounds = np.cumsum([0, *sizes])
     return [
-        _session_weights(part, advantages[first:end] * part.has_advantage)
-        for part, first, end in zip(parts, bounds[:-1], bounds[1:], strict=True)
+        _session_weights(group, advantages[first:end] * group.has_advantage)
+        for group, first, end in zip(groups, bounds[:-1], bounds[1:], strict=True)
     ]
 
 
@@ -168,17 +168,17 @@ def _built_in(algorithm: AlgorithmSection) -> Estimator:
     )
 
 
-def _session_weights(part: GroupPart, advantages: Floats) -> TokenWeights:
-    trees = part.trees
-    return token_weights(trees.layout, trees.loss_mask, advantages[trees.sample_sessions], part.objective)
+def _session_weights(group: GroupSamples, advantages: Floats) -> TokenWeights:
+    trees = group.trees
+    return token_weights(trees.layout, trees.loss_mask, advantages[trees.sample_sessions], group.objective)
 
 
-def _mode_aware_weights(part: GroupPart, judge: JudgeSection) -> TokenWeights:
-    assert part.is_on is not None
-    own = mode_advantages(part.rewards, part.is_on, gamma=judge.gamma, bias=judge.bias, norm=judge.norm)
-    sessions, is_judge = part.token_sessions, part.trees.is_marked
-    advantages = np.where(is_judge, own.judge[sessions], own.answer[sessions]) * part.has_advantage[sessions]
-    weights = _session_weights(part, np.zeros(len(part.rewards))).weights
+def _mode_aware_weights(group: GroupSamples, judge: JudgeSection) -> TokenWeights:
+    assert group.is_on is not None
+    own = mode_advantages(group.rewards, group.is_on, gamma=judge.gamma, bias=judge.bias, norm=judge.norm)
+    sessions, is_judge = group.token_sessions, group.trees.is_marked
+    advantages = np.where(is_judge, own.judge[sessions], own.answer[sessions]) * group.has_advantage[sessions]
+    weights = _session_weights(group, np.zeros(len(group.rewards))).weights
     return TokenWeights(
         positive=np.maximum(advantages, 0.0) * weights,
         negative=np.minimum(advantages, 0.0) * weights,

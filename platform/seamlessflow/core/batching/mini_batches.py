@@ -1,8 +1,8 @@
 """Cuts a batch into mini-batches, one for each optimizer step, and orders the steps. Pure and deterministic.
 
-It takes the group of each sample and returns which samples each mini-batch holds. Whole groups are dealt out, so trees
-and sessions stay whole. Order and cut depend only on the job's seed and the number of the batch: every rank computes
-the same ones, and a trainer that starts again after a kill repeats them to the bit.
+It takes the group of each sample and returns which samples each mini-batch contains. Whole groups are dealt out, so
+trees and sessions stay whole. Order and cut depend only on the job's seed and the number of the batch: every rank
+computes the same ones, and a trainer that starts again after a kill repeats them to the bit.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def mini_batches_cut(
     if num_mini_batches == 1:
         return [np.ones(len(groups), dtype=np.bool_)]
     shuffled = np.random.default_rng([seed, batch_number]).permutation(np.unique(groups))
-    return [np.isin(groups, part) for part in np.array_split(shuffled, num_mini_batches)]
+    return [np.isin(groups, chosen) for chosen in np.array_split(shuffled, num_mini_batches)]
 
 
 def mini_batch_steps(
@@ -47,8 +47,8 @@ def mini_batch_steps(
         if epoch:
             order = np.random.default_rng([seed, batch_number, epoch]).permutation(len(has_work)).tolist()
         steps += [
-            MiniBatchStep(epoch * len(has_work) + place, index)
-            for place, index in enumerate(order)
+            MiniBatchStep(epoch * len(has_work) + offset, index)
+            for offset, index in enumerate(order)
             if has_work[index]
         ]
     return steps

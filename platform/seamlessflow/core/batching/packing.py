@@ -2,7 +2,7 @@
 
 A pack is the input of one forward and backward pass: some samples and, as context, all tokens before them on their
 paths, each once. A tree within the budget stays whole. A larger tree is cut between branches in depth-first order, and
-each part computes the shared tokens again. Parts are then packed together, largest first, wherever they fit (first-fit
+each pack computes the shared tokens again. Packs are then joined, largest first, wherever they fit (first-fit
 decreasing). Finding the best cut is NP-hard ("Tree Training", arXiv 2511.00413); this one is linear in the samples.
 
 Invariants: every sample is in exactly one pack; a pack stays within the budget unless it is one sample whose path alone
@@ -39,13 +39,13 @@ class Pack:
 def pack_samples(layout: TreeLayout, num_inputs: Mapping[int, int], budget: int) -> list[Pack]:
     """Pack the samples in `num_inputs`, which gives for each sample how many of its own tokens are needed."""
     paths = list(layout.paths())
-    parts: list[Pack] = []
+    packs: list[Pack] = []
     for tree in layout.trees():
         wanted = [sample for sample in range(tree.start, tree.stop) if sample in num_inputs]
         needs = {sample: _cut(paths[sample], num_inputs[sample]) for sample in wanted}
-        parts += _tree_parts(wanted, needs, layout.num_tokens, budget)
-    parts.sort(key=lambda part: (-len(part.tokens), part.samples))
-    return [_union(bin_parts) for bin_parts in _first_fit(parts, budget)]
+        packs += _tree_packs(wanted, needs, layout.num_tokens, budget)
+    packs.sort(key=lambda pack: (-len(pack.tokens), pack.samples))
+    return [_union(bin_packs) for bin_packs in _first_fit(packs, budget)]
 
 
 def deal(costs: Sequence[float], num_ranks: int) -> list[list[int]]:
@@ -71,41 +71,41 @@ def _cut(path: list[slice], num_inputs: int) -> list[slice]:
     return [*path[:-1], slice(own.start, own.start + num_inputs)]
 
 
-def _tree_parts(wanted: list[int], needs: dict[int, list[slice]], num_tokens: int, budget: int) -> list[Pack]:
-    parts: list[Pack] = []
+def _tree_packs(wanted: list[int], needs: dict[int, list[slice]], num_tokens: int, budget: int) -> list[Pack]:
+    packs: list[Pack] = []
     samples: list[int] = []
-    is_held = np.zeros(num_tokens, dtype=np.bool_)
-    num_held = 0
+    is_packed = np.zeros(num_tokens, dtype=np.bool_)
+    num_packed = 0
     for sample in wanted:
-        num_new = sum(int((~is_held[piece]).sum()) for piece in needs[sample])
-        if samples and num_held + num_new > budget:
-            parts.append(Pack(tuple(samples), np.flatnonzero(is_held)))
-            samples, num_held = [], 0
-            is_held[:] = False
-            num_new = sum(piece.stop - piece.start for piece in needs[sample])
-        for piece in needs[sample]:
-            is_held[piece] = True
+        num_new = sum(int((~is_packed[segment]).sum()) for segment in needs[sample])
+        if samples and num_packed + num_new > budget:
+            packs.append(Pack(tuple(samples), np.flatnonzero(is_packed)))
+            samples, num_packed = [], 0
+            is_packed[:] = False
+            num_new = sum(segment.stop - segment.start for segment in needs[sample])
+        for segment in needs[sample]:
+            is_packed[segment] = True
         samples.append(sample)
-        num_held += num_new
+        num_packed += num_new
     if samples:
-        parts.append(Pack(tuple(samples), np.flatnonzero(is_held)))
-    return parts
+        packs.append(Pack(tuple(samples), np.flatnonzero(is_packed)))
+    return packs
 
 
-def _first_fit(parts: list[Pack], budget: int) -> list[list[Pack]]:
+def _first_fit(packs: list[Pack], budget: int) -> list[list[Pack]]:
     bins: list[list[Pack]] = []
     loads: list[int] = []
-    for part in parts:
-        size = len(part.tokens)
-        place = next((place for place, load in enumerate(loads) if load + size <= budget), len(bins))
-        if place == len(bins):
+    for pack in packs:
+        size = len(pack.tokens)
+        index = next((index for index, load in enumerate(loads) if load + size <= budget), len(bins))
+        if index == len(bins):
             bins.append([])
             loads.append(0)
-        bins[place].append(part)
-        loads[place] += size
+        bins[index].append(pack)
+        loads[index] += size
     return bins
 
 
-def _union(parts: list[Pack]) -> Pack:
-    samples = sorted(sample for part in parts for sample in part.samples)
-    return Pack(tuple(samples), np.unique(np.concatenate([part.tokens for part in parts])))
+def _union(packs: list[Pack]) -> Pack:
+    samples = sorted(sample for pack in packs for sample in pack.samples)
+    return Pack(tuple(samples), np.unique(np.concatenate([pack.tokens for pack in packs])))

@@ -1,7 +1,7 @@
 """Lays trees of tokens out in one flat array: depth first, each token once.
 
-A tree of conversations is cut into *samples*, one per branch. The first branch holds its whole path. Every later branch
-holds only the tokens that no earlier branch has, and continues from a token of an earlier sample, its parent. In a
+A tree of conversations is cut into *samples*, one per branch. The first branch has its whole path. Every later branch
+has only the tokens that no earlier branch has, and continues from a token of an earlier sample, its parent. In a
 batch without any sharing, no sample has a parent.
 
     tokens   a b c d | e f | g          sample_starts   0 4 6 7
@@ -50,7 +50,7 @@ class TreeLayout:
 
     @classmethod
     def of_lengths(cls, lengths: Sequence[int]) -> "TreeLayout":
-        """Make a layout of samples that share nothing."""
+        """Make a layout of samples without common tokens."""
         starts = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
         return cls(starts, np.full(len(lengths), NO_PARENT))
 
@@ -77,14 +77,14 @@ class TreeLayout:
 
     @property
     def samples(self) -> Ints:
-        """Return the sample that holds each token, [T]."""
+        """Return the sample that contains each token, [T]."""
         return np.repeat(np.arange(self.num_samples), np.diff(self.sample_starts))
 
     @property
     def last_samples(self) -> Ints:
         """Return the last branch through each token, [T].
 
-        The first is the sample that holds the token, and all branches in between go through it too.
+        The first is the sample that contains the token, and all branches in between go through it too.
         """
         last: Ints = np.searchsorted(self.sample_starts, self.descendant_ends, side="left") - 1
         return last
@@ -98,14 +98,14 @@ class TreeLayout:
     def path_sums(self, values: Floats) -> Floats:
         """Sum `values` [T] over the tokens of each whole branch, from root to end, [S]."""
         sums = np.empty(self.num_samples)
-        for sample, pieces in enumerate(self.paths()):
-            sums[sample] = sum(values[piece].sum() for piece in pieces)
+        for sample, segments in enumerate(self.paths()):
+            sums[sample] = sum(values[segment].sum() for segment in segments)
         return sums
 
     def paths(self) -> Iterator[list[slice]]:
-        """Yield for each sample the contiguous pieces of its whole branch, root first."""
-        for _, pieces in self._open_pieces():
-            yield [slice(start, end) for start, end in pieces]
+        """Yield for each sample the contiguous segments of its whole branch, root first."""
+        for _, segments in self._open_segments():
+            yield [slice(start, end) for start, end in segments]
 
     def trees(self) -> list[slice]:
         """Return the samples of each tree."""
@@ -115,30 +115,30 @@ class TreeLayout:
     def _walk(self) -> tuple[Ints, Ints]:
         positions = np.empty(self.num_tokens, dtype=np.int64)
         ends = np.empty(self.num_tokens, dtype=np.int64)
-        for closed, pieces in self._open_pieces():
-            start, end = pieces[-1]
-            for piece_start, piece_end in closed:
-                ends[piece_start:piece_end] = start
-            depth = sum(piece_end - piece_start for piece_start, piece_end in pieces[:-1])
+        for closed, segments in self._open_segments():
+            start, end = segments[-1]
+            for segment_start, segment_end in closed:
+                ends[segment_start:segment_end] = start
+            depth = sum(segment_end - segment_start for segment_start, segment_end in segments[:-1])
             positions[start:end] = np.arange(depth, depth + end - start)
             ends[start:end] = self.num_tokens  # until a later sample closes it
         return positions, ends
 
-    def _open_pieces(self) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-        """Yield for each sample the pieces that no later path has, and those of its own path (valid for one step)."""
-        pieces: list[tuple[int, int]] = []
+    def _open_segments(self) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+        """Yield for each sample the segments that no later path has, and those of its own path (valid for one step)."""
+        segments: list[tuple[int, int]] = []
         starts, parents = self.sample_starts.tolist(), self.sample_parents.tolist()
         for sample, parent in enumerate(parents):
             closed = []
-            while pieces and pieces[-1][0] > parent:
-                closed.append(pieces.pop())
+            while segments and segments[-1][0] > parent:
+                closed.append(segments.pop())
             if parent != NO_PARENT:
-                if not pieces or not pieces[-1][0] <= parent < pieces[-1][1]:
+                if not segments or not segments[-1][0] <= parent < segments[-1][1]:
                     raise InvalidTreeLayout(
                         f"sample {sample} continues from token {parent}, which is not on the path of the sample before"
                     )
-                start, end = pieces.pop()
-                pieces.append((start, parent + 1))
+                start, end = segments.pop()
+                segments.append((start, parent + 1))
                 closed.append((parent + 1, end))
-            pieces.append((starts[sample], starts[sample + 1]))
-            yield closed, pieces
+            segments.append((starts[sample], starts[sample + 1]))
+            yield closed, segments

@@ -1,4 +1,4 @@
-"""Which recorded groups a numbered batch holds: epochs over N groups, each epoch in its own order.
+"""Which recorded groups a numbered batch has: epochs over N groups, each epoch in its own order.
 
 Pure: the same settings always give the same groups for the same number. Within an epoch each group
 is in exactly one batch. No batch crosses the end of an epoch, so the last batch of an epoch may be
@@ -50,8 +50,8 @@ class EpochPlan:
         """
         if not 1 <= number <= self.num_batches:
             return None
-        epoch, place = divmod(number - 1, self.batches_per_epoch)
-        first = place * self.groups_per_batch
+        epoch, index = divmod(number - 1, self.batches_per_epoch)
+        first = index * self.groups_per_batch
         order = _order(self.num_groups, self.seed, epoch) if self.is_shuffled else np.arange(self.num_groups)
         positions = order[first : first + self.groups_per_batch]
         done = min(first + self.groups_per_batch, self.num_groups) / self.num_groups

@@ -15,7 +15,7 @@ Version = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class DataSource(StrEnum):
-    """rollout: what the job's own engines sample. trajectories: what other jobs of the project
+    """rollout: answers that the job's own engines sample. trajectories: sessions that other jobs of the project
     recorded."""
 
     ROLLOUT = "rollout"

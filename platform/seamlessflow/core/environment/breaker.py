@@ -1,4 +1,4 @@
-"""Decides whether a job must pause because its sessions end badly together, and says what was seen.
+"""Decides whether a job must pause because its sessions end badly together, and describes the evidence.
 
 In: the newest ends of a job's sessions since it was last resumed, newest first. Out: a sentence with the evidence, or
 None. A policy that is slow at hard tasks trips nothing: its timeouts do not rise together, and its failures differ.
@@ -14,9 +14,9 @@ from seamlessflow.core.environment.failures import FailureKind
 FIRST_EQUAL = 16  # equal failures before the job's first outcome
 LATER_EQUAL = 64  # equal failures in a row later on, over several groups, so that one bad task trips nothing
 RECENT = 32  # ends that are compared with those before them
-HIGH_SHARE, LOW_SHARE = 0.5, 0.2  # of timeouts or failed gradings, now and before
+HIGH_RATE, LOW_RATE = 0.5, 0.2  # of timeouts or failed gradings, now and before
 MAX_ENDS = 256
-# A machine that goes takes all its sessions with it, and a task's own time is judged by the shares.
+# A machine that goes takes all its sessions with it, and a task's own time is judged by the rates.
 _MAY_REPEAT = frozenset(FailureKind) - {FailureKind.MACHINE, FailureKind.TIMEOUT}
 _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 
@@ -63,7 +63,7 @@ def _pattern(end: End) -> tuple[str, str]:
 def _failing_judge(ends: Sequence[End]) -> str | None:
     recent = ends[:RECENT]
     failed = [end for end in recent if end.failure == FailureKind.GRADING]
-    if len(recent) < RECENT or len(failed) < HIGH_SHARE * RECENT:
+    if len(recent) < RECENT or len(failed) < HIGH_RATE * RECENT:
         return None
     return f"the judge failed {len(failed)} of the last {RECENT} sessions; the last error: {failed[0].reason}"
 
@@ -77,14 +77,14 @@ def _timeouts_together(ends: Sequence[End]) -> str | None:
         others = [end for end in ends if end.machine != machine] or own[RECENT:]
         if len(recent) < RECENT or len(others) < RECENT:
             continue
-        share, usual = _timeout_share(recent), _timeout_share(others)
-        if share >= HIGH_SHARE and usual <= LOW_SHARE:
+        rate, usual = _timeout_rate(recent), _timeout_rate(others)
+        if rate >= HIGH_RATE and usual <= LOW_RATE:
             than = f"{usual:.0%} of its sessions before" if len(by_machine) == 1 else f"{usual:.0%} elsewhere"
-            return f"{share:.0%} of the last {RECENT} sessions on machine {machine} timed out, against {than}"
+            return f"{rate:.0%} of the last {RECENT} sessions on machine {machine} timed out, against {than}"
     return None
 
 
-def _timeout_share(ends: Sequence[End]) -> float:
+def _timeout_rate(ends: Sequence[End]) -> float:
     return sum(_is_timeout(end) for end in ends) / len(ends)
 
 

@@ -20,7 +20,7 @@ class SessionOutput(Protocol):
     """The log of a running session."""
 
     def write(self, data: bytes) -> None:
-        """Add what the environment itself printed."""
+        """Add the environment's own output."""
         ...
 
     def stream(self) -> Write:

@@ -1,7 +1,7 @@
 """Which words of an agents' command can be no file, because they are relative.
 
-Enters: a command, as a job's spec has it. Leaves: the position and text of the first such word, or what is wrong. Each
-session runs in an empty folder of its own, so a relative path leads nowhere, and nobody expands `~`; what is decidable
+Enters: a command, as a job's spec has it. Leaves: the position and text of the first such word, or the problem. Each
+session runs in an empty folder of its own, so a relative path leads nowhere, and `~` is not expanded; what is decidable
 without the machines is decided here.
 """
 

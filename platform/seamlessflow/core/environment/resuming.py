@@ -1,6 +1,6 @@
 """Which failed attempt of a slot its next attempt goes on with.
 
-If failed sessions began anew, what is trained would be too short, because long sessions fail more often. So the next
+If failed sessions began anew, trained answers would be too short, because long sessions fail more often. So the next
 attempt gets the answers that an earlier one recorded, and samples only what follows them. In: the failed attempts of a
 slot, oldest first. Out: one of them, or None if the next attempt begins anew. Invariant: what an agent or the task's
 time ended is never resumed, because that was no accident.
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from seamlessflow.core.environment.failures import UNCHARGED, FailureKind
 
 MAX_STUCK = 64  # failures in a row after the same answers: a judge or a tool may fail at just these
-# These have nothing to do with what the policy said.
+# These have nothing to do with the policy's answers.
 _ACCIDENTS = frozenset({FailureKind.MACHINE, FailureKind.SETUP})
 
 

@@ -45,7 +45,7 @@ class AgentMachines(SpecSection):
     """Machines that run the agents of a job at the same time, each up to `rollout.max_concurrent_sessions` sessions."""
 
     min: Annotated[int, Field(ge=1, le=1024)] = 1
-    """As many are used as soon as there is room for them, even if fewer would do; the job begins with one."""
+    """As many are used as soon as machines have capacity for them, even if fewer would do; the job begins with one."""
     max: Annotated[int, Field(ge=1, le=1024)] = 1
     """More than `min` are used while those that the job has are full and its engines are not."""
 
@@ -87,9 +87,9 @@ class EnvironmentSection(SpecSection):
     """Time limit of a task, in seconds. Only the agent's own time counts: the clock stands still while the gateway
     holds a request, during set-up and grading, and while an environment waits for a service."""
     on_timeout: OnTimeout = OnTimeout.ZERO
-    """What it means that a task's own time is up. `zero`: the session ends with the reward 0, which is trained. `mask`:
-    the session ends, counts in no figure, and none of its tokens is trained. `drop`: the session failed, and its slot
-    runs again, at most three times."""
+    """The consequence when a task's own time is up. `zero`: the session ends with the reward 0, which is trained.
+    `mask`: the session ends, counts in no figure, and none of its tokens is trained. `drop`: the session failed, and
+    its slot runs again, at most three times."""
     on_failure: OnFailure | None = None
     """What runs after a session failed for a reason that is not its agent's: a judge, a machine, an engine, a service.
     `resume`: the next attempt gets the recorded answers as long as it asks the same, and samples what follows; so

@@ -1,6 +1,6 @@
 """The stages of an episode, which say whose time passes: only time of the stage `agent` counts against `timeout_s`.
 
-An environment marks the parts that are not its agent's:
+An environment marks the stages that are not its agent's:
 
     with stage(Stage.SETUP):
         sandbox = await start_sandbox()
@@ -19,7 +19,7 @@ from seamlessflow.core.environment.failures import FailureKind
 
 class Stage(StrEnum):
     """setup: the agent's surroundings are made; agent: the agent works; waiting: it waits for a tool server or another
-    service that is not its own; grading: a judge grades what it did."""
+    service that is not its own; grading: a judge grades its work."""
 
     SETUP = "setup"
     AGENT = "agent"

@@ -1,4 +1,4 @@
-"""Whether a submitted spec names only what is installed, with options that it accepts.
+"""Whether a submitted spec names only installed extensions, with options that they accept.
 
 Takes a spec and the registry; returns problems in words, or the spec with every option of its extensions filled in. The
 checks run only when a job is submitted: a stored spec still loads after its extension is gone.

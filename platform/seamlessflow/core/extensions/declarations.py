@@ -1,7 +1,7 @@
 """What an installed extension declares, and the registry of all installed extensions.
 
 A declaration is a small object that every process can load: options, a summary, and the name of the factory that makes
-the working part; only the process that needs that part imports it. Invariant: nothing here imports an extension. Each
+the implementation; only the process that needs that one imports it. Invariant: nothing here imports an extension. Each
 process gets the registry as a value from its composition root (`runtime.extensions`).
 """
 

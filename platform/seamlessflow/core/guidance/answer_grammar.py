@@ -1,6 +1,6 @@
 """The guide of an answer that must be JSON of a schema, or must call tools, or may call them only by their schemas.
 
-It takes what a client demands and what is known of the model, and returns `structured_outputs` for `guide_make`. The
+It takes a client's demands and the model's known properties, and returns `structured_outputs` for `guide_make`. The
 answer may reason first, if the model marks its reasoning. A demand for content alone, of a model without such marks, is
 a guide of kind `json`; everything else is a grammar. Marks that are special tokens of the model are named as tokens,
 because ordinary text never contains them; other marks are text.
@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
-from seamlessflow.core.guidance.argument_rules import json_rules, json_text, part_text, tagged_rules
-from seamlessflow.core.guidance.call_forms import CallForm, Part, TaggedArguments, Text, call_form
+from seamlessflow.core.guidance.argument_rules import element_text, json_rules, json_text, tagged_rules
+from seamlessflow.core.guidance.call_forms import CallForm, Element, TaggedArguments, Text, call_form
 from seamlessflow.core.guidance.guide import InvalidGuideError, literal_pattern
 
 MAX_REASONING_CHARS = 8192  # a longer bound costs the matcher as many states
@@ -80,9 +80,9 @@ def calls_check(
     """Raise InvalidGuideError if calls of these tools cannot be guided. Schemas of JSON are not looked into."""
     form = call_form(family, has_token=has_token)
     for tool in tools:
-        for part in form.call(tool.name):
-            if isinstance(part, TaggedArguments):
-                list(tagged_rules("arguments", tool.parameters, part, str))
+        for element in form.call(tool.name):
+            if isinstance(element, TaggedArguments):
+                list(tagged_rules("arguments", tool.parameters, element, str))
 
 
 class _Rules:
@@ -123,18 +123,18 @@ class _Rules:
     def calls(self, form: CallForm, demand: Demand, *, is_opened: bool = False) -> str:
         """Return one or more calls. With `is_opened` the mark that opens the first one is not repeated."""
         for number, tool in enumerate(demand.tools):
-            parts, arguments = form.call(tool.name), f"args_{number}"
-            self._lines.append(f"call_{number}: {self._parts(parts, arguments)}")
+            elements, arguments = form.call(tool.name), f"args_{number}"
+            self._lines.append(f"call_{number}: {self._sequence(elements, arguments)}")
             self._lines.append(
-                f"first_{number}: {self._parts(parts[is_opened and not form.leads :], arguments)}"
+                f"first_{number}: {self._sequence(elements[is_opened and not form.leads :], arguments)}"
             )
-            self._lines += self._arguments(parts, arguments, tool)
+            self._lines += self._arguments(elements, arguments, tool)
         for name in ("call", "first"):
             self._lines.append(
                 f"{name}: {' | '.join(f'{name}_{number}' for number in range(len(demand.tools)))}"
             )
-        again = f"({self._parts(form.between)} call)*" if demand.is_parallel else ""
-        return f"{self._parts(form.leads[is_opened:])} first {again} {self._parts(form.trails)}"
+        again = f"({self._sequence(form.between)} call)*" if demand.is_parallel else ""
+        return f"{self._sequence(form.leads[is_opened:])} first {again} {self._sequence(form.trails)}"
 
     def content_or_calls(self, form: CallForm, reasoning: str, demand: Demand) -> Iterable[str]:
         """Yield the rules of an answer that is content, or calls after some content."""
@@ -149,8 +149,8 @@ class _Rules:
             yield rf"before[suffix={json.dumps(opening.text)}]: /(.|\n)*/"
             yield rf"CONTENT: /(.|\n)*/ & ~/(.|\n)*{literal_pattern(opening.text)}(.|\n)*/"
 
-    def _arguments(self, parts: Sequence[Part], rule: str, tool: CallableTool) -> Iterable[str]:
-        tagged = next((part for part in parts if isinstance(part, TaggedArguments)), None)
+    def _arguments(self, elements: Sequence[Element], rule: str, tool: CallableTool) -> Iterable[str]:
+        tagged = next((element for element in elements if isinstance(element, TaggedArguments)), None)
         if tagged is None:
             return json_rules(rule, tool.parameters)
         try:
@@ -158,8 +158,8 @@ class _Rules:
         except InvalidGuideError as error:
             raise InvalidGuideError(f"tool {tool.name}: {error}") from error
 
-    def _parts(self, parts: Sequence[Part], arguments: str = "") -> str:
-        return " ".join(part_text(part, self._named) or arguments for part in parts)
+    def _sequence(self, elements: Sequence[Element], arguments: str = "") -> str:
+        return " ".join(element_text(element, self._named) or arguments for element in elements)
 
     def _named(self, mark: str) -> str:
         number = self._model.special_id(mark)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamlessflow.core.guidance.call_forms import Mark, Part, Pattern, TaggedArguments, Text
+from seamlessflow.core.guidance.call_forms import Element, Mark, Pattern, TaggedArguments, Text
 from seamlessflow.core.guidance.guide import JSON_FORM, InvalidGuideError, literal_pattern
 from seamlessflow.core.guidance.plain_values import Lengths, PlainValue, plain_value
 from seamlessflow.core.guidance.tagged_values import resolved
@@ -48,11 +48,11 @@ def tagged_rules(
         return
     uses = []
     for number, (name, schema) in enumerate(properties.items()):
-        part = f"{rule}_{number}"
-        uses.append(part if name in required else f"{part}?")
+        argument = f"{rule}_{number}"
+        uses.append(argument if name in required else f"{argument}?")
         try:
             written = json.dumps(name, ensure_ascii=False)
-            yield from _tagged(part, written, plain_value(schema, root), form, named)
+            yield from _tagged(argument, written, plain_value(schema, root), form, named)
         except InvalidGuideError as error:
             raise InvalidGuideError(f"parameter {name}: {error}") from error
     yield f"{rule}: {' '.join(uses)}"
@@ -81,7 +81,7 @@ def _tagged(rule: str, name: str, value: PlainValue, form: TaggedArguments, name
     The text of a value and the tag behind it are one terminal, because a lexer does not go back to where a text that
     might have gone on could have ended. A tag that is a special token ends the text by itself.
     """
-    opens, names = (_written(parts, named) for parts in (form.opens, form.names))
+    opens, names = (_written(elements, named) for elements in (form.opens, form.names))
     first, rest = _written(form.closes[:1], named), _written(form.closes[1:], named)
     terminal = f"V_{rule.upper()}"
     ways = []
@@ -109,18 +109,18 @@ def _pattern(value: PlainValue, excluded: Sequence[str]) -> str:
     return " | ".join(ways)
 
 
-def _written(parts: Sequence[Part], named: Named) -> str:
-    return " ".join(part_text(part, named) for part in parts)
+def _written(elements: Sequence[Element], named: Named) -> str:
+    return " ".join(element_text(element, named) for element in elements)
 
 
-def part_text(part: Part, named: Named) -> str:
-    """Return a part as it stands in a grammar; arguments stand elsewhere."""
-    match part:
+def element_text(element: Element, named: Named) -> str:
+    """Return an element as it stands in a grammar; arguments stand elsewhere."""
+    match element:
         case Mark():
-            return named(part.text)
+            return named(element.text)
         case Text():
-            return json.dumps(part.text, ensure_ascii=False)
+            return json.dumps(element.text, ensure_ascii=False)
         case Pattern():
-            return part.text
+            return element.text
         case _:
             return ""

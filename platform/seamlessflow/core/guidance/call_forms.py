@@ -1,7 +1,8 @@
-"""How each model family writes a tool call, as parts of a grammar.
+"""How each model family writes a tool call, as elements of a grammar.
 
-A form has the marks around all calls and a function that returns the parts of one call: marks, texts, and the place of
-the arguments, which are JSON or tagged one by one. gpt-oss has no form: its calls are messages of their own.
+A form has the marks around all calls and a function that returns the elements of one call: marks, texts, and the
+position of the arguments, which are JSON or tagged one by one. gpt-oss has no form: its calls are messages of their
+own.
 """
 
 import json
@@ -35,12 +36,12 @@ class Pattern:
 
 
 class Arguments:
-    """The place of the arguments, as JSON."""
+    """The position of the arguments, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """The place of the arguments, each as `opens`, its name, `names`, its value and `closes`.
+    """The position of the arguments, each as `opens`, its name, `names`, its value and `closes`.
 
     excluded: what no text that is a value may contain, because a parser would end there.
     """
@@ -51,7 +52,7 @@ class TaggedArguments:
     excluded: tuple[str, ...]
 
 
-Part = Mark | Text | Pattern | Arguments | TaggedArguments
+Element = Mark | Text | Pattern | Arguments | TaggedArguments
 ARGUMENTS = Arguments()
 LINE_BREAK = Pattern(r"/\n?/")
 
@@ -61,10 +62,10 @@ class CallForm:
     """`opening`: how every call begins; text that begins otherwise is content."""
 
     opening: Mark | Text
-    call: Callable[[str], Sequence[Part]]  # of the tool's name
-    leads: tuple[Part, ...] = ()
-    between: tuple[Part, ...] = ()
-    trails: tuple[Part, ...] = ()
+    call: Callable[[str], Sequence[Element]]  # of the tool's name
+    leads: tuple[Element, ...] = ()
+    between: tuple[Element, ...] = ()
+    trails: tuple[Element, ...] = ()
 
 
 def call_form(family: ModelFamily, *, has_token: Callable[[str], bool]) -> CallForm:
@@ -88,17 +89,17 @@ def _plain(name: str) -> str:
     return name
 
 
-def _json_call(field: str) -> Callable[[str], Sequence[Part]]:
+def _json_call(field: str) -> Callable[[str], Sequence[Element]]:
     """Return a JSON object whose field `field` has the arguments."""
     return lambda name: (Text(f'{{"name": {json.dumps(name)}, "{field}": '), ARGUMENTS, Text("}"))
 
 
-def _hermes(name: str) -> Sequence[Part]:
+def _hermes(name: str) -> Sequence[Element]:
     object_parts = _json_call("arguments")(name)
     return (Mark("<tool_call>"), LINE_BREAK, *object_parts, LINE_BREAK, Mark("</tool_call>"))
 
 
-def _qwen3_coder(name: str) -> Sequence[Part]:
+def _qwen3_coder(name: str) -> Sequence[Element]:
     return (
         Mark("<tool_call>"),
         Text(f"\n<function={_plain(name)}>\n"),
@@ -113,7 +114,7 @@ def _qwen3_coder(name: str) -> Sequence[Part]:
     )
 
 
-def _glm(name: str) -> Sequence[Part]:
+def _glm(name: str) -> Sequence[Element]:
     return (
         Mark("<tool_call>"),
         Text(_plain(name)),
@@ -128,7 +129,7 @@ def _glm(name: str) -> Sequence[Part]:
     )
 
 
-def _deepseek_v3(name: str) -> Sequence[Part]:
+def _deepseek_v3(name: str) -> Sequence[Element]:
     return (
         Mark("<｜tool▁call▁begin｜>"),
         Text("function"),
@@ -140,12 +141,12 @@ def _deepseek_v3(name: str) -> Sequence[Part]:
     )
 
 
-def _deepseek_v31(name: str) -> Sequence[Part]:
+def _deepseek_v31(name: str) -> Sequence[Element]:
     begin, separator, end = (Mark(f"<｜tool▁{word}｜>") for word in ("call▁begin", "sep", "call▁end"))
     return (begin, Text(_plain(name)), separator, ARGUMENTS, end)
 
 
-def _kimi_k2(name: str) -> Sequence[Part]:
+def _kimi_k2(name: str) -> Sequence[Element]:
     return (
         Mark("<|tool_call_begin|>"),
         Text(f"functions.{_plain(name)}:"),
@@ -156,7 +157,7 @@ def _kimi_k2(name: str) -> Sequence[Part]:
     )
 
 
-def _mistral(name: str) -> Sequence[Part]:
+def _mistral(name: str) -> Sequence[Element]:
     return (Mark("[TOOL_CALLS]"), Text(_plain(name)), Mark("[ARGS]"), ARGUMENTS)
 
 

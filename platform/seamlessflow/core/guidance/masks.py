@@ -18,7 +18,8 @@ class MatcherFailedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GuidedBy:
-    """Who computed the masks of an answer. Whoever has these, the guide and the tokens computes the same masks."""
+    """The software that computed the masks of an answer. With these, the guide and the tokens, any process computes the
+    same masks."""
 
     library: str  # name and version
     tokenizer: str  # SHA-256 of the model's tokenizer.json, hex

@@ -2,9 +2,9 @@
 
 A `Vocabulary` is made once per model from the text of its `tokenizer.json`. A `Matcher` follows one answer: it returns
 the mask of the next token and takes the token that was sampled. Invariants: masks are a function of the tokenizer, the
-guide, the tokens so far and `LIBRARY`, and of nothing else, so whoever has these four computes the same masks; a text
-sampled from the masks and ended by an end token belongs to the guide's language. The limits count work, not time: they
-are part of that function.
+guide, the tokens so far and `LIBRARY`, and of nothing else, so any process with these four computes the same masks; a
+text sampled from the masks and ended by an end token belongs to the guide's language. The limits count work, not time:
+they belong to that function.
 """
 
 import hashlib

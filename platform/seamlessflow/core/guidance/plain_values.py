@@ -1,4 +1,5 @@
-"""How values of a JSON schema may stand as plain text between tags, so that `typed_value` reads what the schema allows.
+"""How values of a JSON schema may stand as plain text between tags, so that `typed_value` reads values that the schema
+allows.
 
 Strings stand without quotes, everything else as JSON. Where a text could be read as a value that the schema forbids,
 the schema is refused.
@@ -66,7 +67,7 @@ def plain_value(schema: Any, root: Schema) -> PlainValue:
 def _with_text(texts: list[Lengths], literals: list[Any], others: list[Schema], root: Schema) -> PlainValue:
     """Free text beside other values: it may be read as null, a boolean or a number if any such value is allowed."""
     if len(texts) > 1:
-        raise InvalidGuideError("several kinds of free text cannot be told apart")
+        raise InvalidGuideError("several kinds of free text cannot be distinguished")
     structures = [branch for branch in others if branch["type"] in _STRUCTURES]
     scalars = [branch for branch in others if branch["type"] not in _STRUCTURES]
     is_number_beside_bounds = texts[0] != Lengths() and any(branch["type"] in _NUMBERS for branch in scalars)
@@ -79,7 +80,8 @@ def _with_text(texts: list[Lengths], literals: list[Any], others: list[Schema], 
 
 
 def _branches(schema: Any, root: Schema, depth: int) -> Iterable[Schema]:
-    """Yield schemas of one type each, which together accept what the schema does; one without a type is a string."""
+    """Yield schemas of one type each, which together accept the same values as the schema; one without a type is a
+    string."""
     found = {} if schema is True else resolved(schema, root)
     if not isinstance(found, Mapping) or depth == 0:
         raise InvalidGuideError(f"a schema of a value must be an object, got {str(schema)[:60]!r}")

@@ -1,4 +1,4 @@
-"""What is recorded of a guided answer: all that a trainer needs, beside the tokens, to compute the same masks again."""
+"""The record of a guided answer: all that a trainer needs, beside the tokens, to compute the same masks again."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ class GuideRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guide_record(kind: GuideKind, text: str, guided_by: GuidedBy, *, first: int = 0) -> GuideRecord:
-    """Record a guide by what the engine says about its masks."""
+    """Record a guide with the engine's report of its masks."""
     return GuideRecord(
         kind=kind,
         text=text,

@@ -1,7 +1,7 @@
 """Values of tagged arguments, which stand as plain text between tags: their JSON types, and how a text is read.
 
 The tool's schema says which values are numbers, booleans or structures; without a type, a value is text. Parsers of
-calls read with `typed_value`, and grammars of calls write what it reads.
+calls read with `typed_value`, and grammars of calls write values that it can read.
 """
 
 import ast

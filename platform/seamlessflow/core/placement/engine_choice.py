@@ -1,7 +1,7 @@
 """Which engine serves a turn: takes what a gateway knows of a job's engines and of the turn, returns one or none.
 
 A session stays with the engine that served it last, because its prompt is in the cache there, unless that engine is
-much busier than the least loaded one, which is chosen otherwise. Invariant: an engine gets no turn beyond its room,
+much busier than the least loaded one, which is chosen otherwise. Invariant: an engine gets no turn beyond its capacity,
 below the version that the turn needs, or while it is suspected, too old or cooling down after a failure.
 """
 
@@ -19,14 +19,14 @@ FOLLOWING_SHARE = 4  # one queued turn per this many slots
 
 @dataclass(slots=True, eq=False)
 class EngineSeen:
-    """What a gateway knows of an engine, and keeps up to date. `share`: the part of its room that this gateway may use;
-    None if it has the engine to itself."""
+    """What a gateway knows of an engine, and keeps up to date. `slot_limit`: how much of its capacity this gateway may
+    use; None if it has the engine to itself."""
 
     num_slots: int  # turns that it decodes at once
     version: int = 0
     is_too_old: bool = False  # tokens that it samples now are beyond the staleness bound
     num_in_flight: int = 0
-    share: int | None = None
+    slot_limit: int | None = None
     cooldown_until_s: float = 0.0
     is_suspected: bool = False
 
@@ -40,13 +40,13 @@ class EngineSeen:
         return self.num_in_flight > self.num_slots
 
     @property
-    def has_room(self) -> bool:
-        return self.num_in_flight < (self.capacity if self.share is None else self.share)
+    def has_capacity(self) -> bool:
+        return self.num_in_flight < (self.capacity if self.slot_limit is None else self.slot_limit)
 
     def is_open(self, now_s: float) -> bool:
         """Whether it may get a turn now, if its version suffices."""
         is_sound = not self.is_suspected and not self.is_too_old
-        return is_sound and self.has_room and self.cooldown_until_s <= now_s
+        return is_sound and self.has_capacity and self.cooldown_until_s <= now_s
 
 
 Seen = TypeVar("Seen", bound=EngineSeen)

@@ -146,7 +146,7 @@ class MessageEnd(msgspec.Struct, kw_only=True):
 
 
 class MessageErrorDetails(msgspec.Struct, kw_only=True):
-    """Tells a client that keeps its conversation in a thread to send it whole, without `thread`."""
+    """Asks a client that keeps its conversation in a thread to send it whole, without `thread`."""
 
     error_code: Literal["thread_unsupported_request"] = "thread_unsupported_request"
 

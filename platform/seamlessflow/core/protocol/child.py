@@ -71,7 +71,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="be
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="doing"):
-    """Child → supervisor: what the machine is doing from now on, as a state of its ledger."""
+    """Child → supervisor: the machine's activity from now on, as a state of its ledger."""
 
     state: LedgerState
     cause: IdleCause | None = None

@@ -33,10 +33,10 @@ PROTOCOL_VERSION = 2
 
 class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
-    max_sessions: int  # the number that the runner has room for
-    is_evaluation: bool = False  # held-out tasks are leased separately, so they never take room from training
+    max_sessions: int  # as many as the runner can take
+    is_evaluation: bool = False  # held-out tasks are leased separately, so they never displace training
     # All sessions that the runner still has, including those whose end it has not reported yet; None: not stated.
-    # Sessions that it lacks, because the answer to an earlier request was lost, are told again.
+    # Sessions that it lacks, because the answer to an earlier request was lost, are listed again.
     held: list[UUID] | None = None
     wait_s: float = 10.0
 

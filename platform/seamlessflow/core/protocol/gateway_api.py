@@ -93,7 +93,7 @@ SESSION_OPEN = Operation(
     name="session_open",
     summary="Open a session of a job",
     description=(
-        "The job needs `environment: {name: external}`. The session takes a free place in an open group with this "
+        "The job needs `environment: {name: external}`. The session takes a free slot in an open group with this "
         "`group` key; if there is none, a new group begins."
     ),
     security=API_TOKEN,
@@ -147,7 +147,7 @@ SESSION_CLOSE = Operation(
     name="session_close",
     summary="Close a session",
     description=(
-        "The reward becomes the outcome of the session. A session without a reward counts as failed, and its place "
+        "The reward becomes the outcome of the session. A session without a reward counts as failed, and its slot "
         "in the group becomes free again. Closing a session twice changes nothing."
     ),
     security=API_TOKEN,
@@ -300,7 +300,7 @@ MODELS = Operation(
     name="model_list",
     summary="List the model of the session",
     description=(
-        "The list holds one model, named after the job. Anthropic's clients, known by the header `anthropic-version` "
+        "The list has one model, named after the job. Anthropic's clients, known by the header `anthropic-version` "
         "or by `x-api-key` without `Authorization`, get a MessageModelList and their API's errors. The request "
         "restarts the session's time to live."
     ),

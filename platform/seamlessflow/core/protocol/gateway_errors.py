@@ -33,6 +33,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     title: str
     status: int
-    detail: str  # what is wrong, in one sentence
+    detail: str  # the problem, in one sentence
     errors: list[Fault]
     error: ErrorDetail

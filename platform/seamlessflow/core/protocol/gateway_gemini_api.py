@@ -1,4 +1,4 @@
-"""The part of the gateway's API that follows Google's Gemini API."""
+"""The operations of the gateway's API that follow Google's Gemini API."""
 
 from seamlessflow.core.protocol.gateway_turns_api import (
     BOUNDED_TURN,
@@ -50,15 +50,15 @@ _STREAM = Operation(
     method="post",
     path="/v1beta/models/{model}:streamGenerateContent",
     name="gemini_stream",
-    summary="The same in pieces",
+    summary="The same as a stream",
     description=(
         "The answer is a list of GeminiAnswers that grows, or with `alt=sse` in the query a stream of events. The last "
-        "piece has the finish reasons and the usage. An error after the first byte comes as a GeminiErrorBody."
+        "chunk has the finish reasons and the usage. An error after the first byte comes as a GeminiErrorBody."
     ),
     security=SESSION_KEY,
     parameters=[*_MODEL_NAMED, *TURN_PARAMETERS],
     body=GeminiBody,
-    answers={200: Answer("The pieces.", GeminiAnswer), **_REFUSED},
+    answers={200: Answer("The chunks.", GeminiAnswer), **_REFUSED},
 )
 _TOKENS = Operation(
     method="post",
@@ -76,7 +76,7 @@ _MODELS = Operation(
     path="/v1beta/models",
     name="gemini_models",
     summary="List the model of the session, as the clients of Google's Gemini API do",
-    description="The list holds one model, named after the job.",
+    description="The list has one model, named after the job.",
     security=SESSION_KEY,
     answers={200: Answer("The model.", GeminiModels), **_LOOK},
 )

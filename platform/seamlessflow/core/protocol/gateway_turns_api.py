@@ -1,4 +1,4 @@
-"""What the operations that ask for a turn have in common, whichever API they follow."""
+"""The common answers of the operations that ask for a turn, whichever API they follow."""
 
 from seamlessflow.core.protocol.openapi import Parameter
 

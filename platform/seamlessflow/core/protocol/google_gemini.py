@@ -1,7 +1,7 @@
 """Google's Gemini API as the gateway reads and answers it: the fields that can change an answer.
 
 Names are written as in Google's JSON, in camel case; requests may also write them in snake case. Contents, tools and
-schemas stay plain objects, because their parts are told apart by the member that they have.
+schemas stay plain objects, because the member of each part shows its kind.
 """
 
 from typing import Any, Literal
@@ -101,7 +101,7 @@ class GeminiUsage(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class GeminiAnswer(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A whole answer, or one piece of a stream; only the last piece has finish reasons and usage."""
+    """A whole answer, or one chunk of a stream; only the last chunk has finish reasons and usage."""
 
     candidates: list[GeminiCandidate]
     usage_metadata: GeminiUsage | None = None

@@ -1,11 +1,11 @@
-"""How the planes share the events broker: how deltas are numbered, and which forests are being watched.
+"""How the planes use the common events broker: how deltas are numbered, and which forests are being watched.
 
-All writers of a topic share one numbering: `APPEND` numbers a delta, stores it in a capped stream and publishes it in
+All writers of a topic use one numbering: `APPEND` numbers a delta, stores it in a capped stream and publishes it in
 one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S); gateways and the
 feeder read the list (`WATCHED`) and report only on those groups. `ASK` counts snapshots: when the count of a group
-rises, somebody lacks what its growing answers said so far, and gateways repeat it from the first token. Groups are
+rises, a watcher lacks the beginning of its growing answers, and gateways repeat it from the first token. Groups are
 named by their shown ids. While a web process has sockets, it renews the lease on the audience (`ATTEND`); the feeder
-hears of an audience that begins, and publishes nothing while nobody holds the lease. Invariant: nothing here is a
+learns of an audience that begins, and publishes nothing while no watcher has the lease. Invariant: nothing here is a
 record; a snapshot makes up for whatever is lost.
 """
 
@@ -129,11 +129,11 @@ def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
 
 def redis_url(broker_url: str) -> str:
     """Convert to redis-py's form: Celery writes sockets `redis+socket://…?virtual_host=n`, redis-py `unix://…?db=n`."""
-    parts = urlsplit(broker_url)
-    if parts.scheme != "redis+socket":
+    split = urlsplit(broker_url)
+    if split.scheme != "redis+socket":
         return broker_url
-    query = {"db" if key == "virtual_host" else key: value for key, value in parse_qsl(parts.query)}
-    return f"unix://{parts.path}" + (f"?{urlencode(query)}" if query else "")
+    query = {"db" if key == "virtual_host" else key: value for key, value in parse_qsl(split.query)}
+    return f"unix://{split.path}" + (f"?{urlencode(query)}" if query else "")
 
 
 class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

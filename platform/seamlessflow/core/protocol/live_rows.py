@@ -156,7 +156,7 @@ class IntervalRow(TypedDict):
 
 
 class EditedState(TypedDict, total=False):
-    """The part of a machine's desired state that an edit changed."""
+    """The fields of a machine's desired state that an edit changed."""
 
     tags: list[str]
     is_cordoned: bool

@@ -1,4 +1,4 @@
-"""What the gateway's code says of a model folder when a job is submitted.
+"""The gateway's report on a model folder when a job is submitted.
 
 The control plane starts `FOLDER_CHECK` with a folder and a family, and reads one `FolderReport` as JSON from its
 output. Invariant: a folder that is refused could not serve a single turn; what fails only some turns is a note.

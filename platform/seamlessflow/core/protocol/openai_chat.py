@@ -86,7 +86,7 @@ class TopLogprob(msgspec.Struct, kw_only=True):
 
 
 class TokenLogprob(TopLogprob, kw_only=True):
-    """The log probability of one token, and those of the likeliest tokens in its place, likeliest first."""
+    """The log probability of one token, and those of the likeliest tokens at its position, likeliest first."""
 
     top_logprobs: list[TopLogprob]
 
@@ -143,7 +143,7 @@ class ChunkChoice(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionChunk(msgspec.Struct, kw_only=True):
-    """One event of a stream. If the usage was requested, the last event before `[DONE]` holds it and has no choices."""
+    """One event of a stream. If the usage was requested, the last event before `[DONE]` has it and has no choices."""
 
     id: str
     object: Literal["chat.completion.chunk"]

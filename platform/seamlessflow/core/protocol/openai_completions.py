@@ -44,7 +44,7 @@ class CompletionBody(msgspec.Struct):
 
 
 class CompletionLogprobs(msgspec.Struct, kw_only=True):
-    """The log probabilities of the tokens of one piece of text; the lists have the same length."""
+    """The log probabilities of the tokens of one text; the lists have the same length."""
 
     tokens: list[str]
     token_logprobs: list[float]

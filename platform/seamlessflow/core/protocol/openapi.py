@@ -1,8 +1,8 @@
 """Writes OpenAPI documents from the types that routes decode and encode.
 
 Takes operations, each with the types of its body and its answers; returns an OpenAPI 3.1 document, or its text as it is
-committed in `api_schema/`. Invariant: schemas come only from the types, so a document always agrees with what the code
-parses.
+committed in `api_schema/`. Invariant: schemas come only from the types, so a document always agrees with messages that
+the code parses.
 """
 
 import json
@@ -23,7 +23,7 @@ class Parameter:
     """A parameter of an operation: a string, unless `kind` says otherwise."""
 
     name: str
-    place: str  # path, query or header
+    location: str  # path, query or header
     description: str
     kind: str = "string"
 
@@ -75,8 +75,8 @@ class Contract:
         for operation in self.operations:
             paths.setdefault(operation.path, {})[operation.method] = _operation(operation, by_type)
         schemes = {
-            name: {"type": "http", "scheme": "bearer", "description": said}
-            for name, said in self.schemes.items()
+            name: {"type": "http", "scheme": "bearer", "description": description}
+            for name, description in self.schemes.items()
         }
         return {
             "openapi": "3.1.0",
@@ -113,8 +113,8 @@ def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, An
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "in": parameter.place,
-        "required": parameter.place == "path",
+        "in": parameter.location,
+        "required": parameter.location == "path",
         "description": parameter.description,
         "schema": {"type": parameter.kind},
     }

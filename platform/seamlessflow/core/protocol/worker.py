@@ -98,8 +98,8 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    host: str = ""  # the host's name; machines that are slices of one host have the same; "" if not told
-    devices: list[Device] = []  # what this machine computes on, in order; empty if not told
+    host: str = ""  # the host's name; machines that are slices of one host have the same; "" if unknown
+    devices: list[Device] = []  # what this machine computes on, in order; empty if unknown
     device_problems: dict[str, str] = {}  # why a device is cordoned, by its id, in one clause
     num_cores: int
     memory_bytes: int
@@ -150,7 +150,7 @@ class GangOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor should do in one phase."""
+    """The supervisor's order for one phase."""
 
     phase_id: UUID
     fence: int
@@ -178,7 +178,7 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
 class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
     """The machine may keep, or start ahead of time, a child process for this job and role. Supervisors stop all others.
 
-    It holds everything that the child needs to start. An order finds its warm process by (job_id, role).
+    It has everything that the child needs to start. An order finds its warm process by (job_id, role).
     """
 
     job_id: UUID
@@ -241,12 +241,12 @@ class MetricReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of all that a session has printed so far. It replaces what was reported earlier."""
+    """The kept head and tail of a session's output so far. It replaces an earlier report."""
 
     session_id: UUID
     end: int  # number of bytes that the session has printed
     head: bytes  # the first ones
-    tail: bytes = b""  # the last ones, up to `end`, if the head does not hold all
+    tail: bytes = b""  # the last ones, up to `end`, if the head does not have all
 
 
 class SessionLogs(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ CONTROL_PLANE = [
         path="/api/worker/v1/phases/{phase_id}/logs",
         name="log_append",
         summary="Append to the log of a phase",
-        description="The body holds the bytes of the log from `offset` on.",
+        description="The body has the bytes of the log from `offset` on.",
         security=MACHINE_TOKEN,
         parameters=[
             Parameter("phase_id", "path", "Identifier of the phase, a UUID."),

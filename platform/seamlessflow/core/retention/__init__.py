@@ -1,1 +1,1 @@
-"""What is kept, and for how long: the policy, and the plan of what to delete."""
+"""How long data is kept: the policy, and the plan of deletions."""

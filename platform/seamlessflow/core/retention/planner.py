@@ -1,4 +1,4 @@
-"""Decides what a policy deletes now and what nobody may delete: pure rules over facts about jobs and uploads.
+"""Decides what a policy deletes now and what may not be deleted: pure rules over facts about jobs and uploads.
 
 Takes a policy and facts; returns removals, each with its bytes and its reason. Invariants: the plan contains nothing
 that `job_refusal`, `version_refusal` or `upload_refusal` refuses, and nothing of a job that has not ended; an ended job
@@ -82,7 +82,7 @@ class PlannedRemoval:
 def retention_plan(
     policy: Policy, *, jobs: Iterable[JobFacts], uploads: Iterable[UploadFacts]
 ) -> list[PlannedRemoval]:
-    """Return what the policy deletes now, in the order of the facts."""
+    """Return the removals that the policy demands now, in the order of the facts."""
     planned: list[PlannedRemoval] = []
     for job in jobs:
         planned += _job_plan(policy, job)
@@ -91,7 +91,7 @@ def retention_plan(
 
 
 def job_refusal(job: JobFacts, kind: RemovalKind) -> str:
-    """Return why this part of the job cannot be deleted; empty if it can."""
+    """Return why this data of the job cannot be deleted; empty if it can."""
     if job.ended_days is None:
         return "the job has not ended, or a machine still works for it; only the data of an ended job can be deleted"
     if kind in (RemovalKind.JOB, RemovalKind.TRAJECTORIES) and job.trained_by:
@@ -128,11 +128,11 @@ def _job_plan(policy: Policy, job: JobFacts) -> Iterator[PlannedRemoval]:
         return
     yield from _checkpoint_plan(policy, job, age)
     yield from _version_plan(policy, job, age)
-    parts = (
+    kinds = (
         (RemovalKind.TRAJECTORIES, job.trajectories_bytes, "trajectories_days"),
         (RemovalKind.LOGS, job.logs_bytes, "logs_days"),
     )
-    for kind, num_bytes, setting in parts:
+    for kind, num_bytes, setting in kinds:
         if num_bytes is not None and policy.is_over(setting, age) and not job_refusal(job, kind):
             reason = f"the job ended {_days(age)} ago ({setting})"
             yield PlannedRemoval(kind, job.id, job.name, num_bytes, reason)

@@ -1,4 +1,4 @@
-"""The retention policy of a project: one table of settings that REST, command line, UI and docs share.
+"""The retention policy of a project: one table of settings for REST, command line, UI and docs.
 
 Takes values by name, as people send them, and returns a checked policy. Invariant: a policy has a value for every
 setting; None means that this setting deletes nothing.
@@ -100,7 +100,7 @@ class Policy:
 
 
 def settings_check(values: Mapping[str, object]) -> dict[str, int | None]:
-    """Check and convert the values. Raises InvalidPolicy, which names the setting and what it accepts."""
+    """Check and convert the values. Raises InvalidPolicy, which names the setting and the accepted values."""
     checked: dict[str, int | None] = {}
     for name, value in values.items():
         setting = SETTINGS.get(name)

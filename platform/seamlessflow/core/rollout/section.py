@@ -21,11 +21,11 @@ class ParallelSection(SpecSection):
     """How one engine is spread over devices. A machine runs as many engines as its devices allow."""
 
     tensor: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of devices that share each layer of the model (vLLM)."""
+    """Number of devices over which each layer of the model is sharded (vLLM)."""
     pipeline: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of stages into which the layers are divided, one after the other (vLLM)."""
     expert: bool = False
-    """Give each device of an engine whole experts of a mixture of experts instead of a part of each (vLLM)."""
+    """Give each device of an engine whole experts of a mixture of experts instead of a shard of each (vLLM)."""
 
     @property
     def num_devices(self) -> int:

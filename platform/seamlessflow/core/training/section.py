@@ -1,4 +1,5 @@
-"""The training section of the job spec: the optimizer, what is trained, by how many processes, and what is kept."""
+"""The training section of the job spec: the optimizer, the trained parameters, the number of processes, and how much is
+kept."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ AUTO: Literal["auto"] = "auto"
 
 
 def _auto_or_number(given: Any) -> Any:
-    """Refuse what is neither in one sentence; a union would say two."""
+    """Refuse any other value in one sentence; a union would make two."""
     is_number = isinstance(given, int) and not isinstance(given, bool)
     if given == AUTO or (is_number and 1 <= given <= MAX_RANKS):
         return given
@@ -73,14 +74,14 @@ class LoraSection(SpecSection):
 
 
 class ParallelSection(SpecSection):
-    """How training processes share one copy of the model; what they do not share is data parallel."""
+    """How training processes divide one copy of the model; all other processes are data parallel."""
 
     expert: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Number of processes over which the experts of a mixture-of-experts model are spread. Each holds an equal part of
+    """Number of processes over which the experts of a mixture-of-experts model are spread. Each has an equal number of
     the experts, and tokens travel to the process of their expert. It must divide the number of all training processes
     and the number of experts. Qwen3-MoE and DeepSeek-V3 models can be spread."""
     sequence: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of processes of a machine that share each sequence (Ulysses, arXiv 2309.14509): each holds a slice of its
+    """Number of processes of a machine that divide each sequence (Ulysses, arXiv 2309.14509): each has a slice of its
     tokens and, in attention, some of the heads. This divides the memory that activations take, for long contexts. It
     must divide `num_ranks` and the model's number of attention heads."""
 
@@ -95,8 +96,8 @@ class TrainMachines(SpecSection):
     min: TrainMachineCount = 1
     """Training waits until as many are available."""
     max: TrainMachineCount = 1
-    """Each time that training begins, it also takes machines that nobody needs at that moment, up to this number in
-    all. It keeps them until it ends or gives its machines to others."""
+    """Each time that training begins, it also takes machines that no other job needs at that moment, up to this number
+    in all. It keeps them until it ends or gives its machines to others."""
 
     @model_validator(mode="after")
     def _are_in_order(self) -> "TrainMachines":
@@ -154,7 +155,7 @@ class TrainSection(SpecSection):
     """ZeRO stage: what the training processes shard (1: optimizer states; 2: also gradients; 3: also
     weights)."""
     num_ranks: NumRanks = AUTO
-    """Number of training processes per machine. They share each batch, and ZeRO shards its states across them. `auto`:
+    """Number of training processes per machine. They divide each batch, and ZeRO shards its states across them. `auto`:
     one for each device (GPU) of the machine, at most as many as a batch has sessions."""
     machines: Annotated[
         TrainMachines,
@@ -168,23 +169,23 @@ class TrainSection(SpecSection):
     """Keep the routers of a mixture-of-experts model as they are: training then changes what experts compute, but not
     the rule by which tokens are sent to them. There is no auxiliary loss that balances experts."""
     minibatches: Annotated[int, Field(ge=1, le=65_536)] = 1
-    """Number of parts into which each batch is cut, with one optimizer step for each. The parts consist of whole
+    """Number of mini-batches into which each batch is cut, with one optimizer step for each. They consist of whole
     groups. A batch still makes one version."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     """Number of passes over each batch. An update has `minibatches` × `epochs` optimizer steps."""
     objective: TrainObjective = TrainObjective.ONCE
-    """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
+    """How often an answer counts that is in several branches of a session: `once` in all, or once in each branch
     (`by_leaves`)."""
     trees: TrainedTrees = TrainedTrees.ALL
     """Which conversations of a session are trained with its reward: `all`, or only the `main` one. That is the tree
     with the most sampled tokens, and of equal ones the first. `main` leaves out what an agent asks beside its task,
     such as a title, and other agents in the same session."""
     tree: bool = True
-    """Train the branches of a group as trees, so that shared parts are computed once; false: train
+    """Train the branches of a group as trees, so that common prefixes are computed once; false: train
     each branch separately. The gradients are the same. Models with state-space layers cannot be
     trained on trees."""
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
-    """Token budget of one forward and backward pass, also if several processes share its sequences."""
+    """Token budget of one forward and backward pass, also if several processes divide its sequences."""
     gradient_checkpointing: bool = False
     """Keep only the inputs of each layer and recompute the layer in the backward pass. This takes less memory but about
     a third more time."""

@@ -1,4 +1,4 @@
-"""The main tree of a session: what is left to train if a job leaves out conversations beside the task.
+"""The main tree of a session: the rest to train if a job leaves out conversations beside the task.
 
 Takes the nodes of one session, each behind its parent; returns those of one tree, in the same order. Invariant: the
 same nodes always give the same tree, and a session with answers keeps some.

@@ -98,15 +98,15 @@ def _reasoning_digest(message: Mapping[str, Any], text: str) -> bytes:
     """Return the digest of a message's reasoning, in its own field or before its text; none if it has no reasoning."""
     block, own = _THINK.match(text), message.get("reasoning_content")
     found = [own if isinstance(own, str) else "", block[1] if block else ""]
-    raw = "\n".join(dict.fromkeys(part.strip() for part in found if part.strip()))
+    raw = "\n".join(dict.fromkeys(text.strip() for text in found if text.strip()))
     if not raw:
         return b""
     return hashlib.blake2b(raw.encode("utf-8", "surrogatepass"), digest_size=REASONING_BYTES).digest()
 
 
-def is_same_message(said: bytes, recorded: bytes) -> bool:
-    """Return whether a message with the digest `said` repeats a recorded one, perhaps without its reasoning."""
-    return said == recorded or (len(said) == DIGEST_BYTES and recorded.startswith(said))
+def is_same_message(sent: bytes, recorded: bytes) -> bool:
+    """Return whether a message with the digest `sent` repeats a recorded one, perhaps without its reasoning."""
+    return sent == recorded or (len(sent) == DIGEST_BYTES and recorded.startswith(sent))
 
 
 def without_reasoning(digest: bytes) -> bytes:
@@ -114,9 +114,9 @@ def without_reasoning(digest: bytes) -> bytes:
     return digest[:DIGEST_BYTES]
 
 
-def with_reasoning_of(digest: bytes, said: bytes) -> bytes:
-    """Return the digest of a message with the reasoning of the one whose digest is `said`, which may have none."""
-    return without_reasoning(digest) + said[DIGEST_BYTES:]
+def with_reasoning_of(digest: bytes, source: bytes) -> bytes:
+    """Return the digest of a message with the reasoning of the one whose digest is `source`, which may have none."""
+    return without_reasoning(digest) + source[DIGEST_BYTES:]
 
 
 def calls_digest(message: Mapping[str, Any]) -> bytes:

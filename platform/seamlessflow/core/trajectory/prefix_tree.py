@@ -1,10 +1,10 @@
-"""The trajectory tree of one session: nodes that hold only their own tokens, as packed bytes.
+"""The trajectory tree of one session: nodes that have only their own tokens, as packed bytes.
 
 `match` takes a request as canonical message digests (and a digest of everything else that its prompt depends on, such
 as its tools). It returns the deepest answer whose path has exactly a prefix of those messages. The caller then verifies
 on rendered text that the request really continues that path.
 
-Invariants: a node's index is its place in `nodes`; a parent comes before its children; a sampled node's parent is a
+Invariants: a node's index is its position in `nodes`; a parent comes before its children; a sampled node's parent is a
 prompt or root node; token ids never change once a node is added.
 """
 
@@ -17,7 +17,7 @@ from seamlessflow.core.trajectory.messages import is_same_message, without_reaso
 from seamlessflow.core.trajectory.version_spans import Spans
 
 TOKEN_BYTES = 4  # int32
-NODE_BYTES = 1000  # of a node beside its tokens and logprobs: the object, its digests, its places in the tree
+NODE_BYTES = 1000  # of a node beside its tokens and logprobs: the object, its digests, its links in the tree
 
 
 class NodeKind(IntEnum):
@@ -112,7 +112,7 @@ class PrefixTree:
     ) -> Match:
         """Find the deepest answer whose path's messages are a proper prefix of the request's.
 
-        answers: digests to compare with answers in place of `digests`, of the same length. A request may leave out the
+        answers: digests to compare with answers instead of `digests`, of the same length. A request may leave out the
         reasoning of any message.
         """
         answers = digests if answers is None else answers
@@ -239,8 +239,8 @@ class PrefixTree:
                 if node.is_partial or (node.parent is None and node.context != context):
                     continue
                 is_answer = node.kind == NodeKind.SAMPLED
-                said = answers if is_answer else digests
-                if end >= len(digests) or not _repeats(said[used:end], node.digests):
+                sent = answers if is_answer else digests
+                if end >= len(digests) or not _repeats(sent[used:end], node.digests):
                     continue
                 if is_answer and end >= best[1]:
                     best = (node, end)
@@ -248,5 +248,5 @@ class PrefixTree:
         return best
 
 
-def _repeats(said: tuple[bytes, ...], recorded: tuple[bytes, ...]) -> bool:
-    return said == recorded or (len(said) == len(recorded) and all(map(is_same_message, said, recorded)))
+def _repeats(sent: tuple[bytes, ...], recorded: tuple[bytes, ...]) -> bool:
+    return sent == recorded or (len(sent) == len(recorded) and all(map(is_same_message, sent, recorded)))

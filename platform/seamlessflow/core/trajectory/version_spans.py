@@ -23,7 +23,7 @@ def spans_append(spans: Spans, *, num_tokens: int, version: int, num_added: int)
 
 
 def spans_concat(first: Spans, *, num_first: int, second: Spans) -> Spans:
-    """Join the spans of two pieces of one answer; the second begins at token `num_first`."""
+    """Join the spans of two chunks of one answer; the second begins at token `num_first`."""
     joined = first
     for position in range(0, len(second), 2):
         start, version = num_first + second[position], second[position + 1]

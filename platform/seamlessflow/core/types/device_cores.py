@@ -11,33 +11,34 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def share_cores(near: Sequence[frozenset[int]], siblings: Collection[frozenset[int]]) -> list[list[int]]:
-    """Return the cores of each device, sorted. Devices that are near the same cores get equal parts of them."""
-    shares: list[list[int]] = [[] for _ in near]
+def assign_cores(near: Sequence[frozenset[int]], siblings: Collection[frozenset[int]]) -> list[list[int]]:
+    """Return the cores of each device, sorted. Devices that are near the same cores get equally many of them."""
+    assigned: list[list[int]] = [[] for _ in near]
     for cores in dict.fromkeys(near):
         alike = [number for number, one in enumerate(near) if one == cores]
-        for number, part in zip(alike, split_cores(cores, len(alike), siblings), strict=True):
-            shares[number] = part
-    return shares
+        for number, group in zip(alike, split_cores(cores, len(alike), siblings), strict=True):
+            assigned[number] = group
+    return assigned
 
 
 def split_cores(
-    cores: Collection[int], num_parts: int, siblings: Collection[frozenset[int]] = ()
+    cores: Collection[int], num_groups: int, siblings: Collection[frozenset[int]] = ()
 ) -> list[list[int]]:
-    """Return `num_parts` parts of the cores, as equal as can be. With fewer cores than parts, some share one."""
+    """Return `num_groups` groups of the cores, as equal as can be. With fewer cores than groups, some have the same
+    one."""
     if not cores:
-        return [[] for _ in range(num_parts)]
+        return [[] for _ in range(num_groups)]
     units = _units(frozenset(cores), siblings)
-    if len(units) < num_parts:
+    if len(units) < num_groups:
         units = [[core] for core in sorted(cores)]
-    return [sorted(core for unit in part for core in unit) for part in even_parts(units, num_parts)]
+    return [sorted(core for unit in group for core in unit) for group in even_runs(units, num_groups)]
 
 
-def even_parts(items: Sequence[T], num_parts: int) -> list[Sequence[T]]:
-    """Return runs of the items, as equal as can be. With fewer items than parts, some parts share one."""
-    if len(items) < num_parts:
-        return [[items[number % len(items)]] for number in range(num_parts)]
-    bounds = [number * len(items) // num_parts for number in range(num_parts + 1)]
+def even_runs(items: Sequence[T], num_groups: int) -> list[Sequence[T]]:
+    """Return runs of the items, as equal as can be. With fewer items than runs, some runs have the same one."""
+    if len(items) < num_groups:
+        return [[items[number % len(items)]] for number in range(num_groups)]
+    bounds = [number * len(items) // num_groups for number in range(num_groups + 1)]
     return [items[first:last] for first, last in pairwise(bounds)]
 
 

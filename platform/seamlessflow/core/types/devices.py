@@ -1,7 +1,8 @@
-"""Devices of a machine: what it computes on, and how people name them.
+"""Devices of a machine: where it computes, and how people name them.
 
-Enters: what was found on the host, and the text of `--devices`. Leaves: the devices that one machine has. Invariants:
-a machine's devices are all of one kind, no core and no GPU belongs to two of them, and their order is their number.
+Enters: the devices found on the host, and the text of `--devices`. Leaves: the devices that one machine has.
+Invariants: a machine's devices are all of one kind, no core and no GPU belongs to two of them, and their order is their
+number.
 """
 
 import re
@@ -21,10 +22,10 @@ _NUM_NUMBERS_MAX = 65_536
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU, or a set of processor cores that is used like one."""
 
-    id: str  # of a GPU its UUID (its number if the driver tells none), of a core set `cpu:0-3`
+    id: str  # of a GPU its UUID (its number if the driver has none), of a core set `cpu:0-3`
     kind: DeviceKind
     name: str  # the model
-    memory_bytes: int  # of a core set its part of the host's memory; 0 if not known
+    memory_bytes: int  # of a core set its fraction of the host's memory; 0 if not known
     numa: int | None = None  # the NUMA node that it is attached to; None if not known
     cores: list[int] = []  # those that serve it, sorted; empty if not known
 
@@ -41,10 +42,10 @@ def is_core_sets(text: str) -> bool:
 def parse_core_sets(text: str) -> tuple[tuple[int, ...], ...]:
     """Read `cpu:0,cpu:1` or `cpu:0-3` (one device) or `cpu:0-3+8-11` (one device). Raises InvalidDevices."""
     sets = []
-    for part in _parts(text):
-        if not part.startswith(CPU_PREFIX):
-            raise InvalidDevices(f"devices {text!r}: {part!r} is not a core set like the others; {_ACCEPTED}")
-        ranges = part.removeprefix(CPU_PREFIX).split("+")
+    for item in _items(text):
+        if not item.startswith(CPU_PREFIX):
+            raise InvalidDevices(f"devices {text!r}: {item!r} is not a core set like the others; {_ACCEPTED}")
+        ranges = item.removeprefix(CPU_PREFIX).split("+")
         sets.append(tuple(sorted({core for one in ranges for core in _numbers(one, text)})))
     if twice := _first_repeated(core for cores in sets for core in cores):
         raise InvalidDevices(
@@ -56,12 +57,12 @@ def parse_core_sets(text: str) -> tuple[tuple[int, ...], ...]:
 def parse_gpus(text: str) -> tuple[str, ...]:
     """Read `0-5` or `0,1` or `GPU-…`; return numbers and UUIDs as text. Raises InvalidDevices."""
     names: list[str] = []
-    for part in _parts(text):
-        if part.startswith(CPU_PREFIX):
+    for item in _items(text):
+        if item.startswith(CPU_PREFIX):
             raise InvalidDevices(
-                f"devices {text!r}: {part!r} is a core set, but others are GPUs; {_ACCEPTED}"
+                f"devices {text!r}: {item!r} is a core set, but others are GPUs; {_ACCEPTED}"
             )
-        names += [part] if part.startswith(("GPU-", "MIG-")) else map(str, _numbers(part, text))
+        names += [item] if item.startswith(("GPU-", "MIG-")) else map(str, _numbers(item, text))
     if twice := _first_repeated(names):
         raise InvalidDevices(f"devices {text!r}: GPU {twice} is named twice")
     return tuple(names)
@@ -81,7 +82,7 @@ def core_set_id(cores: Iterable[int]) -> str:
 def select_core_sets(
     text: str | None, *, available: Collection[int], name: str, memory_bytes: int
 ) -> tuple[Device, ...]:
-    """Return the core sets that `text` names, or one of all cores. Each has its part of the memory. Raises
+    """Return the core sets that `text` names, or one of all cores. Each has its fraction of the memory. Raises
     InvalidDevices."""
     sets = (tuple(sorted(available)),) if text is None else parse_core_sets(text)
     if missing := sorted({core for cores in sets for core in cores} - set(available)):
@@ -102,7 +103,7 @@ def select_core_sets(
 
 def select_gpus(text: str | None, *, found: Sequence[Device], source: str = "devices") -> tuple[Device, ...]:
     """Return the GPUs that `text` names by number or UUID (or the first letters of one), or all that were found. The
-    numbers are places in `found`. Raises InvalidDevices, naming `source`."""
+    numbers are indices in `found`. Raises InvalidDevices, naming `source`."""
     if text is None:
         return tuple(found)
     chosen = tuple(_find_gpu(name, found, f"{source} {text!r}") for name in parse_gpus(text))
@@ -123,18 +124,18 @@ def _find_gpu(name: str, found: Sequence[Device], where: str) -> Device:
     raise InvalidDevices(f"{where}: {problem}; found: {known}")
 
 
-def _parts(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(parts):
+def _items(text: str) -> list[str]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
         raise InvalidDevices(f"devices {text!r} has an empty name; {_ACCEPTED}")
-    return parts
+    return items
 
 
-def _numbers(part: str, text: str) -> range:
-    match = _RANGE.fullmatch(part)
+def _numbers(item: str, text: str) -> range:
+    match = _RANGE.fullmatch(item)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if first > last or last >= _NUM_NUMBERS_MAX:
-        raise InvalidDevices(f"devices {text!r}: {part!r} is no number or range; {_ACCEPTED}")
+        raise InvalidDevices(f"devices {text!r}: {item!r} is no number or range; {_ACCEPTED}")
     return range(first, last + 1)
 
 

@@ -18,7 +18,7 @@ PolicyVersion = NewType("PolicyVersion", int)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _CHARACTERS = frozenset(_ALPHABET)
 _TO_BASE_32 = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")  # Python's digits
-_NUM_CHARACTERS = 26  # 26 × 5 bits hold 128 bits
+_NUM_CHARACTERS = 26  # 26 × 5 bits are enough for 128 bits
 
 
 class IdKind(StrEnum):
@@ -40,7 +40,7 @@ class IdKind(StrEnum):
 def uuid7(*, unix_ms: int, random_bytes: bytes) -> UUID:
     """Pack a UUIDv7 (RFC 9562) from milliseconds since the epoch and ten random bytes."""
     if len(random_bytes) != 10:
-        raise ValueError(f"random_bytes must hold 10 bytes, got {len(random_bytes)}")
+        raise ValueError(f"random_bytes must have 10 bytes, got {len(random_bytes)}")
     rand = int.from_bytes(random_bytes, "big")
     rand_a, rand_b = rand >> 68, rand & ((1 << 62) - 1)
     value = (unix_ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b
@@ -55,7 +55,7 @@ def show_id(kind: IdKind, value: UUID) -> str:
 
 
 def parse_id(kind: IdKind, text: str) -> UUID:
-    """Invert `show_id`; accepts a plain UUID string too. Raises ValueError, which names what was expected."""
+    """Invert `show_id`; accepts a plain UUID string too. Raises ValueError, which names the expected form."""
     prefix, separator, body = text.partition("_")
     if not separator:
         try:

@@ -1,7 +1,7 @@
-"""Labels of a machine: what it says of its hardware, in the form of tags, so that jobs can ask for it.
+"""Labels of a machine: its report of its hardware, in the form of tags, so that jobs can ask for it.
 
 Enters: what a supervisor reported. Leaves: `gpu=h100`, `gpus=8` and `host=node-7`. Placement matches labels like tags.
-Invariant: nobody edits a label, and no tag has the name of one, so a label is always what the machine reports.
+Invariant: a label cannot be edited, and no tag has the name of one, so a label is always what the machine reports.
 """
 
 import re
@@ -39,16 +39,16 @@ def labels_of(capabilities: Mapping[str, Any]) -> frozenset[str]:
 
 
 def hardware_of(labels: Iterable[str]) -> frozenset[str]:
-    """Return the labels that tell hardware apart, without the host's name."""
+    """Return the labels that distinguish hardware, without the host's name."""
     return frozenset(label for label in labels if not label.startswith(f"{HOST}="))
 
 
 def gpu_model(name: str) -> str:
     """Return the short name of a GPU: `h100` for `NVIDIA H100 80GB HBM3`, `rtx-4090` for `NVIDIA GeForce RTX 4090`."""
     words = [word for word in re.split(r"[\s-]+", name.lower()) if word and word not in _BRANDS]
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if any(letter.isdigit() for letter in word):
-            before = words[place - 1] if place else ""
+            before = words[index - 1] if index else ""
             return f"{before}-{word}" if before in _SERIES else word
     return "-".join(words)
 

@@ -1,4 +1,5 @@
-"""What a machine counts in shares: a number that operators give it. `parse_cost` takes one and returns it checked."""
+"""The cost of a machine in projects' shares: a number that operators give it. `parse_cost` takes one and returns it
+checked."""
 
 from math import isfinite
 

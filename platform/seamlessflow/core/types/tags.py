@@ -1,4 +1,4 @@
-"""Capability tags of a machine: what it may be used for.
+"""Capability tags of a machine: its permitted uses.
 
 `rollout`, `train` and `agent` act; any other tag only matches a job's placement.
 """

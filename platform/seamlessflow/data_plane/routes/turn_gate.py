@@ -3,7 +3,7 @@
 A gateway's work for turns shares one event loop. `enter` returns at once if few turns have begun in this round of the
 loop and the job may use more of it; else the turn waits in its session's line, and each round lets the next few begin.
 So a job that floods the gateway lengthens its own lines, and leaves the loop free for the turns of others. Invariant:
-no turn waits for long lines of other jobs, and each job has its part of the loop's time (`LoopParts`).
+no turn waits for long lines of other jobs, and each job has its part of the loop's time (`LoopQuotas`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from seamlessflow.core.admission.loop_parts import LoopParts, RequestUse
+from seamlessflow.core.admission.loop_quotas import LoopQuotas, RequestUse
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.routes.bounds import BoundReached, PacedRefusals, SessionBounds
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
@@ -28,7 +28,7 @@ class TurnGate:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._parts = LoopParts()
+        self._quotas = LoopQuotas()
         # Jobs in the order in which they are next, with their sessions likewise.
         self._lines: OrderedDict[UUID, OrderedDict[UUID, deque[asyncio.Future[RequestUse]]]] = OrderedDict()
         self._num_begun = 0
@@ -39,7 +39,7 @@ class TurnGate:
         if job_id not in self._lines and self._num_begun < PER_ROUND and self._may_begin(job_id):
             self._num_begun += 1
             self._expect_round()
-            return self._parts.begin(job_id)
+            return self._quotas.begin(job_id)
         entered: asyncio.Future[RequestUse] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(job_id, OrderedDict()).setdefault(session_id, deque()).append(entered)
         self._expect_round()
@@ -47,10 +47,10 @@ class TurnGate:
 
     def refused(self, job_id: UUID) -> None:
         """Count that a request of the job asked for more than its bounds allow."""
-        self._parts.refused(job_id)
+        self._quotas.refused(job_id)
 
     def _may_begin(self, job_id: UUID) -> bool:
-        return self._parts.may_begin(job_id, self._clock())
+        return self._quotas.may_begin(job_id, self._clock())
 
     def _expect_round(self) -> None:
         if self._round_due is None:
@@ -61,7 +61,7 @@ class TurnGate:
         while self._num_begun < PER_ROUND and (job_id := self._next_job()) is not None:
             entered = self._next(job_id)
             if not entered.done():  # its client has left
-                entered.set_result(self._parts.begin(job_id))
+                entered.set_result(self._quotas.begin(job_id))
                 self._num_begun += 1
         if self._num_begun:
             self._expect_round()

@@ -16,7 +16,7 @@ from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.placement.engine_key import EngineKey
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason, TokenChunk
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import (
@@ -84,7 +84,7 @@ class RolloutManager:
         sampling: Sampling,
         affinity: Affinity,
         wait: TurnWait | None = None,
-    ) -> AsyncGenerator[Piece, None]:
+    ) -> AsyncGenerator[TokenChunk, None]:
         """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyHeld and NoEngine.
 
         Time that a failing engine cost is credited to the session's stall timer, so its task is not charged for it.
@@ -136,7 +136,12 @@ class RolloutManager:
                         self._leave(engine, progress, "aborted")
 
     def _heard(
-        self, progress: AnswerProgress, piece: Piece, lifeline: Lifeline, pace: TurnPace, last_token_s: float
+        self,
+        progress: AnswerProgress,
+        piece: TokenChunk,
+        lifeline: Lifeline,
+        pace: TurnPace,
+        last_token_s: float,
     ) -> float:
         """Add a piece, and return when it came."""
         now_s = self._clock()

@@ -17,7 +17,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from seamlessflow.core.admission.fair_room import is_full_for
+from seamlessflow.core.admission.fair_queue import is_full_for
 from seamlessflow.runtime.http.departure import Departure, departure_add
 from seamlessflow.runtime.http.limits import MAX_HEAD_BYTES, MIN_BODY_RATE, HttpLimits
 

@@ -12,7 +12,7 @@ ENGINES = st.builds(
     version=st.integers(0, 2),
     is_too_old=st.booleans(),
     num_in_flight=st.integers(0, 12),
-    share=st.none() | st.integers(1, 10),
+    slot_limit=st.none() | st.integers(1, 10),
     cooldown_until_s=st.sampled_from([0.0, NOW_S + 0.1]),
     is_suspected=st.booleans(),
 )
@@ -35,7 +35,7 @@ def test_no_turn_goes_where_it_may_not_and_none_waits_that_need_not(
         and not one.is_suspected
         and not one.is_too_old
         and one.cooldown_until_s <= NOW_S
-        and one.num_in_flight < (one.capacity if one.share is None else one.share)
+        and one.num_in_flight < (one.capacity if one.slot_limit is None else one.slot_limit)
     ]
     if chosen is None:
         assert not able
@@ -59,5 +59,5 @@ def test_an_engine_queues_a_quarter_of_its_slots_and_at_least_two_turns() -> Non
 
 
 def test_the_share_of_a_gateway_bounds_what_it_sends() -> None:
-    shared = EngineSeen(num_slots=8, share=2, num_in_flight=2)
+    shared = EngineSeen(num_slots=8, slot_limit=2, num_in_flight=2)
     assert engine_choose([shared], now_s=NOW_S) is None

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.types.device_cores import share_cores, split_cores
+from seamlessflow.core.types.device_cores import assign_cores, split_cores
 
 
 def test_two_sockets_of_two_gpus_each_with_hyperthreads() -> None:
@@ -11,7 +11,7 @@ def test_two_sockets_of_two_gpus_each_with_hyperthreads() -> None:
     first, second = frozenset({0, 1, 2, 3, 8, 9, 10, 11}), frozenset({4, 5, 6, 7, 12, 13, 14, 15})
     siblings = {frozenset({core, core + 8}) for core in range(8)}
 
-    shares = share_cores([first, first, second, second], siblings)
+    shares = assign_cores([first, first, second, second], siblings)
 
     assert shares == [[0, 1, 8, 9], [2, 3, 10, 11], [4, 5, 12, 13], [6, 7, 14, 15]]
 
@@ -25,11 +25,11 @@ def test_more_devices_than_cores_share_them() -> None:
     assert split_cores(set(), 2) == [[], []]
 
 
-@given(cores=st.sets(st.integers(0, 63), min_size=1), num_parts=st.integers(1, 16))
-def test_every_core_belongs_to_exactly_one_part(cores: set[int], num_parts: int) -> None:
-    parts = split_cores(cores, num_parts)
-    assert len(parts) == num_parts
-    if len(cores) >= num_parts:
+@given(cores=st.sets(st.integers(0, 63), min_size=1), num_groups=st.integers(1, 16))
+def test_every_core_belongs_to_exactly_one_part(cores: set[int], num_groups: int) -> None:
+    parts = split_cores(cores, num_groups)
+    assert len(parts) == num_groups
+    if len(cores) >= num_groups:
         assert sorted(core for part in parts for core in part) == sorted(cores)
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     else:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
-from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane.dialects.chat.request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.turns import MAX_IGNORED_NAMED, ignored_header

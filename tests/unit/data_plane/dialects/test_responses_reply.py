@@ -9,8 +9,8 @@ import pydantic
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seamlessflow.core.trajectory.answer_progress import FinishReason
 from seamlessflow.core.trajectory.messages import message_digest
-from seamlessflow.core.trajectory.resume import FinishReason
 from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
 from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
 from seamlessflow.data_plane.errors import bad_request

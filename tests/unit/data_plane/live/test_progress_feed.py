@@ -7,8 +7,8 @@ from uuid import uuid4
 import numpy as np
 
 from seamlessflow.core.protocol.live_events import GrowingAnswer
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, TokenChunk
 from seamlessflow.core.trajectory.prefix_tree import NodeKind, PrefixTree
-from seamlessflow.core.trajectory.resume import AnswerProgress, Piece
 from seamlessflow.data_plane.live.progress_feed import MAX_TOKENS_PER_ROUND, group_gains
 
 
@@ -29,7 +29,7 @@ def turn_make(num_choices: int = 1) -> Any:
 def grow(turn: Any, num_tokens: int, *, version: int = 3, choice: int = 0) -> None:
     progress = turn.choices[choice].progress
     ids = np.arange(progress.num_tokens, progress.num_tokens + num_tokens, dtype="<i4")
-    progress.add(Piece(ids.tobytes(), np.full(num_tokens, -0.5, "<f4").tobytes(), (0, version)))
+    progress.add(TokenChunk(ids.tobytes(), np.full(num_tokens, -0.5, "<f4").tobytes(), (0, version)))
 
 
 def ids_of(gain: GrowingAnswer) -> list[int]:

@@ -3,8 +3,8 @@
 import asyncio
 from uuid import UUID
 
-from seamlessflow.core.admission.fair_room import is_full_for
-from seamlessflow.core.admission.loop_parts import RequestUse
+from seamlessflow.core.admission.fair_queue import is_full_for
+from seamlessflow.core.admission.loop_quotas import RequestUse
 from seamlessflow.data_plane.routes.bounds import LONGEST_PACE_S, PACE_S, PacedRefusals
 from seamlessflow.data_plane.routes.turn_gate import PER_ROUND, TurnGate
 

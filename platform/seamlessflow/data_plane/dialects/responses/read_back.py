@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow.core.protocol.openai_responses import ResponseItems
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Drift
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
 from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
 from seamlessflow.data_plane.dialects.responses.stored import (

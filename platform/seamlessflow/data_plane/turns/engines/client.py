@@ -1,10 +1,10 @@
 """Sends one request to one engine, through its door.
 
-`EngineClient` takes prompt ids and what may still be sampled: `generate` yields `Piece`s, `whole` returns one. Every
-failure is one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry
-the version that its stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever watches the
-engine can cut every wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what the caller
-does between two pieces.
+`EngineClient` takes prompt ids and what may still be sampled: `generate` yields `TokenChunk`s, `whole` returns one.
+Every failure is one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died
+carry the version that its stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever
+watches the engine can cut every wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what
+the caller does between two pieces.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from seamlessflow.core.guidance.masks import GuidedBy
-from seamlessflow.core.trajectory.resume import FinishReason, Piece
+from seamlessflow.core.trajectory.answer_progress import FinishReason, TokenChunk
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append, spans_concat
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.connections import (
@@ -120,7 +120,7 @@ class EngineClient:
         self._connections.close()
         await self._http.close()
 
-    async def whole(self, engine: Engine, request: GenerateRequest, lifeline: Lifeline) -> Piece:
+    async def whole(self, engine: Engine, request: GenerateRequest, lifeline: Lifeline) -> TokenChunk:
         """Return one answer, which the engine sends when it is complete. Cancelling the wait aborts the request.
 
         Raises EngineUnavailable, VersionMismatch and EngineRefused.
@@ -133,7 +133,7 @@ class EngineClient:
 
     async def generate(
         self, engine: Engine, request: GenerateRequest, lifeline: Lifeline
-    ) -> AsyncGenerator[Piece, None]:
+    ) -> AsyncGenerator[TokenChunk, None]:
         """Yield pieces of one answer; the last has a finish reason. Closing the iterator early aborts the request.
 
         Raises EngineUnavailable, VersionMismatch and EngineRefused.
@@ -277,14 +277,14 @@ def _failure(status: int, raw: bytes) -> Exception:
 
 async def _streamed_pieces(
     connection: EngineConnection, expected_version: int
-) -> AsyncGenerator[Piece, None]:
+) -> AsyncGenerator[TokenChunk, None]:
     """Yield what arrived together as one piece, so that a burst costs one wake-up."""
     rest, guided_by = b"", None
     while raw := await connection.read_some():
         *events, rest = (rest + raw).split(b"\n\n")
         answers = [_decode_answer(event[6:]) for event in events if event.startswith(b"data: {")]
         failed = next((number for number, answer in enumerate(answers) if answer.error is not None), None)
-        pieces: list[Piece] = []
+        pieces: list[TokenChunk] = []
         for choice in (choice for answer in answers[:failed] for choice in answer.choices):
             guided_by = guided_by or choice.guided_by  # only the first event says it
             pieces.append(_streamed_piece(choice, guided_by, expected_version))
@@ -297,14 +297,14 @@ async def _streamed_pieces(
             raise _stream_failure(answers[failed].error or {})
 
 
-def _streamed_piece(choice: _Choice, guided_by: GuidedBy | None, expected_version: int) -> Piece:
+def _streamed_piece(choice: _Choice, guided_by: GuidedBy | None, expected_version: int) -> TokenChunk:
     ids, logprobs = _tokens(choice)
     version = _version(choice.weight_version, expected_version)
     spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
-    return Piece(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
+    return TokenChunk(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
 
 
-def _joined(pieces: Sequence[Piece]) -> Piece:
+def _joined(pieces: Sequence[TokenChunk]) -> TokenChunk:
     """Return one piece with the tokens of all; only the last may have a finish reason."""
     first, *others = pieces
     if not others:
@@ -313,7 +313,7 @@ def _joined(pieces: Sequence[Piece]) -> Piece:
     for piece in others:
         spans = spans_concat(spans, num_first=num_tokens, second=piece.spans)
         num_tokens += piece.num_tokens
-    return Piece(
+    return TokenChunk(
         b"".join(piece.token_ids for piece in pieces),
         b"".join(piece.logprobs for piece in pieces),
         spans,
@@ -331,7 +331,7 @@ def _stream_failure(error: Mapping[str, object]) -> Exception:
     return EngineUnavailable(str(error.get("message")))
 
 
-def _unary_piece(answer: _Answer, expected_version: int) -> Piece:
+def _unary_piece(answer: _Answer, expected_version: int) -> TokenChunk:
     if not answer.choices:
         raise EngineUnavailable("the engine's answer has no choice")
     choice = answer.choices[0]
@@ -345,7 +345,7 @@ def _unary_piece(answer: _Answer, expected_version: int) -> Piece:
     reason = _finish_reason(choice)
     if reason is None:
         raise EngineUnavailable("the engine's answer has no finish reason")
-    return Piece(ids, logprobs, spans, reason, choice.guided_by, *_top(choice))
+    return TokenChunk(ids, logprobs, spans, reason, choice.guided_by, *_top(choice))
 
 
 def _tokens(choice: _Choice) -> tuple[bytes, bytes]:

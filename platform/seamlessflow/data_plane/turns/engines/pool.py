@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from uuid import UUID
 
-from seamlessflow.core.admission.fair_room import is_full_for
+from seamlessflow.core.admission.fair_queue import is_full_for
 from seamlessflow.core.placement.engine_choice import COOLDOWN_S, EngineSeen, engine_choose
 from seamlessflow.core.placement.engine_key import EngineKey
-from seamlessflow.core.placement.shares import fair_shares
+from seamlessflow.core.placement.fair_slots import fair_slots
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.paces import EnginePace, TurnPace
@@ -231,9 +231,9 @@ class EnginePool:
         for key, entry in self._entries.items():
             wanted = {name: of_engines.get(key, 0) for name, of_engines in self._wanted.items()}
             wanted[self._own] = now.get(key, 0)
-            entry.share = fair_shares(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
+            entry.slot_limit = fair_slots(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
             num_of_others = sum(wanted.values()) - wanted[self._own]
-            left = 0 if entry.share is None else entry.capacity - entry.share
+            left = 0 if entry.slot_limit is None else entry.capacity - entry.slot_limit
             entry.num_of_others = min(num_of_others, left)
             entry.pace_count(now_s)
 

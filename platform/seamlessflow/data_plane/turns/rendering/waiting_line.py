@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from seamlessflow.core.admission.fair_room import is_full_for
+from seamlessflow.core.admission.fair_queue import is_full_for
 
 Work = TypeVar("Work")
 SUSPECT_S = 60.0

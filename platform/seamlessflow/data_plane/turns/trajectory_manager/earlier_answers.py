@@ -16,9 +16,9 @@ from uuid import UUID
 
 from seamlessflow.core.guidance.guide import Guide
 from seamlessflow.core.guidance.record import GuideRecord
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind, PrefixTree
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeRow
 
 UNFINISHED = "abort"  # the recorded finish reason of an answer that the policy did not end

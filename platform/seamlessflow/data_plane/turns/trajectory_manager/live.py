@@ -15,8 +15,8 @@ from uuid import UUID
 
 from seamlessflow.core.admission.pace import JobPace
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.engines.turn_wait import TurnWait

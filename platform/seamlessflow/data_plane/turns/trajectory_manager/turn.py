@@ -10,9 +10,9 @@ from contextlib import aclosing
 from typing import Any
 from uuid import UUID
 
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.messages import digest_without_text, message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seamlessflow.core.trajectory.resume import FinishReason, Piece
+from seamlessflow.core.trajectory.answer_progress import FinishReason, TokenChunk
 from seamlessflow.data_plane.turns.engines.client import (
     EngineRefused,
     EngineUnavailable,
@@ -42,7 +42,7 @@ async def test_tokens_that_arrive_together_are_one_piece_with_the_versions_of_ea
     raw = b"".join([_tokens([1], 3), _tokens([2, 3], 3), _tokens([4], 4), _tokens([], 4, "stop")])
 
     assert await _pieces(raw) == [
-        Piece(_ids([1, 2, 3, 4]), _floats(4), (0, 3, 3, 4), FinishReason.STOP),
+        TokenChunk(_ids([1, 2, 3, 4]), _floats(4), (0, 3, 3, 4), FinishReason.STOP),
     ]
 
 
@@ -61,7 +61,7 @@ async def test_tokens_before_an_error_count() -> None:
         await anext(pieces)
 
 
-async def _pieces(raw: bytes) -> list[Piece]:
+async def _pieces(raw: bytes) -> list[TokenChunk]:
     return [piece async for piece in _streamed_pieces(Content(raw), 3)]  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from seamlessflow.core.placement.engine_key import EngineKey
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason, TokenChunk
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.paces import HALF_LIFE_S, TurnPace
@@ -181,16 +181,16 @@ class SteadyClient:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def _piece(self, seconds: int, reason: FinishReason | None) -> Piece:
+    def _piece(self, seconds: int, reason: FinishReason | None) -> TokenChunk:
         self.clock.now_s += seconds
         num = seconds * int(RATE)
-        return Piece(bytes(4 * num), bytes(4 * num), (0, 0), reason)
+        return TokenChunk(bytes(4 * num), bytes(4 * num), (0, 0), reason)
 
-    async def generate(self, *_: object) -> AsyncGenerator[Piece, None]:
+    async def generate(self, *_: object) -> AsyncGenerator[TokenChunk, None]:
         for second in range(20):
             yield self._piece(1, FinishReason.LENGTH if second == 19 else None)
 
-    async def whole(self, *_: object) -> Piece:
+    async def whole(self, *_: object) -> TokenChunk:
         return self._piece(20, FinishReason.LENGTH)
 
 

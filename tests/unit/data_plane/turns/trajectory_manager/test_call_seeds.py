@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from seamlessflow.core.job_spec import job_spec_parse
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
-from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText

@@ -15,9 +15,9 @@ import pytest
 
 from seamlessflow.core.environment.resuming import attempt_to_resume
 from seamlessflow.core.guidance.guide import Guide, GuideKind
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import (
     UNTRAINED_FLAG,

@@ -12,8 +12,8 @@ import pytest
 
 from seamlessflow.core.job_spec import job_spec_parse
 from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
 from seamlessflow.data_plane.store.jobs import JobRow

@@ -5,13 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
+from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason, TokenChunk
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
 
-def piece(tokens: list[int], version: int, reason: FinishReason | None = None) -> Piece:
+def piece(tokens: list[int], version: int, reason: FinishReason | None = None) -> TokenChunk:
     ids = np.asarray(tokens, dtype="<i4").tobytes()
-    return Piece(ids, np.zeros(len(tokens), dtype="<f4").tobytes(), (0, version) if tokens else (), reason)
+    return TokenChunk(
+        ids, np.zeros(len(tokens), dtype="<f4").tobytes(), (0, version) if tokens else (), reason
+    )
 
 
 @given(

@@ -1,19 +1,19 @@
 """How much of an event loop's time each job may use while others use it too.
 
 Takes when requests of jobs begin, how long their steps kept the loop, and the time; returns whether a job may begin
-another request now. Each job may always use an equal part of the loop's time. It may use more while the loop has time
+another request now. Each job may always use an equal quota of the loop's time. It may use more while the loop has time
 to spare, so that requests of the other jobs find it free. A job that asks for more than its bounds allow has a smaller
-part. Invariant: a job that is alone always may, and so may one that has not had its part lately.
+quota. Invariant: a job that is alone always may, and so may one that has not had its quota lately.
 """
 
 from dataclasses import dataclass, field
 from uuid import UUID
 
 # Of the loop's time. The steps that are measured are about three quarters of what requests cost it.
-JOBS_PART = 0.7  # divided by the number of jobs
-REFUSED_PART = 0.5  # of its part, for a job of which requests were refused lately
-SPARE_PART = 0.45  # above that much use by all jobs, the loop has no time to spare
-JOBS_BURST_S = 0.05  # what a job may use of its part at once
+JOBS_FRACTION = 0.7  # divided by the number of jobs
+REFUSED_FACTOR = 0.5  # of its quota, for a job of which requests were refused lately
+SPARE_FRACTION = 0.45  # above that much use by all jobs, the loop has no time to spare
+JOBS_BURST_S = 0.05  # how much of its quota a job may use at once
 SPARE_BURST_S = 0.002
 MAX_DEBT_S = 0.15  # so that a job that was alone does not pay long for it when others come
 ACTIVE_S = 2.0  # how long a job counts after its last request
@@ -26,12 +26,12 @@ SMALLEST_STEP_S = 0.0005
 class _Job:
     seen_s: float = 0.0
     refused_s: float = -ACTIVE_S  # when a request was refused last
-    debt_s: float = 0.0  # what it used beyond its part
+    debt_s: float = 0.0  # the time that it used beyond its quota
     request_s: float = FIRST_GUESS_S  # what its requests use, on average
 
 
 @dataclass(slots=True)
-class LoopParts:
+class LoopQuotas:
     """The debts of jobs, and of all together, which shrink as time passes."""
 
     _jobs: dict[UUID, _Job] = field(default_factory=dict)
@@ -71,18 +71,18 @@ class LoopParts:
         passed_s, self._now_s = now_s - self._now_s, now_s
         for job_id in [job_id for job_id, job in self._jobs.items() if now_s - job.seen_s > ACTIVE_S]:
             del self._jobs[job_id]
-        part = JOBS_PART / max(1, len(self._jobs))
+        quota = JOBS_FRACTION / max(1, len(self._jobs))
         for job in self._jobs.values():
             is_refused = now_s - job.refused_s < ACTIVE_S
-            job.debt_s = max(0.0, job.debt_s - passed_s * part * (REFUSED_PART if is_refused else 1))
-        self._debt_s = max(0.0, self._debt_s - passed_s * SPARE_PART)
+            job.debt_s = max(0.0, job.debt_s - passed_s * quota * (REFUSED_FACTOR if is_refused else 1))
+        self._debt_s = max(0.0, self._debt_s - passed_s * SPARE_FRACTION)
 
 
 @dataclass(slots=True)
 class RequestUse:
     """What one request uses."""
 
-    _parts: LoopParts
+    _quotas: LoopQuotas
     _job_id: UUID
     _prepaid_s: float
     _used_s: float = 0.0
@@ -91,10 +91,10 @@ class RequestUse:
         self._used_s += used_s
         self._prepaid_s -= used_s
         if self._prepaid_s < 0:
-            self._parts._charge(self._job_id, -self._prepaid_s)
+            self._quotas._charge(self._job_id, -self._prepaid_s)
             self._prepaid_s = 0.0
 
     def end(self) -> None:
-        """Give back what was charged and not used, and learn from it."""
-        self._parts._charge(self._job_id, -self._prepaid_s)
-        self._parts._end(self._job_id, self._used_s)
+        """Give back the charged time that was not used, and learn from it."""
+        self._quotas._charge(self._job_id, -self._prepaid_s)
+        self._quotas._end(self._job_id, self._used_s)

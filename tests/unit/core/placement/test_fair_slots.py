@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.placement.shares import fair_shares
+from seamlessflow.core.placement.fair_slots import fair_slots
 
 DEMANDS = st.dictionaries(st.text(max_size=5), st.integers(0, 1000), min_size=1, max_size=8)
 CAPACITIES = st.integers(1, 500)
@@ -23,12 +23,12 @@ CAPACITIES = st.integers(1, 500)
     ],
 )
 def test_examples(capacity: int, demands: dict[str, int], shares: dict[str, int]) -> None:
-    assert fair_shares(capacity, demands) == shares
+    assert fair_slots(capacity, demands) == shares
 
 
 @given(CAPACITIES, DEMANDS)
 def test_all_of_the_capacity_is_given_and_everybody_gets_some(capacity: int, demands: dict[str, int]) -> None:
-    shares = fair_shares(capacity, demands)
+    shares = fair_slots(capacity, demands)
     assert shares.keys() == demands.keys()
     assert sum(shares.values()) == max(capacity, len(demands))
     assert min(shares.values()) >= 1
@@ -38,7 +38,7 @@ def test_all_of_the_capacity_is_given_and_everybody_gets_some(capacity: int, dem
 def test_nobody_waits_while_another_has_more_than_it_wants_or_much_more(
     capacity: int, demands: dict[str, int]
 ) -> None:
-    shares = fair_shares(capacity, demands)
+    shares = fair_slots(capacity, demands)
     for short in (member for member in demands if shares[member] < demands[member]):
         for other in demands:
             assert shares[other] <= max(1, demands[other])

@@ -1,6 +1,6 @@
 """One answer in progress, across engines: its tokens, its remaining budget, and which engines may continue it.
 
-`AnswerProgress` takes pieces as packed bytes with the versions that sampled them. The next engine is asked to continue
+`AnswerProgress` takes chunks as packed bytes with the versions that sampled them. The next engine is asked to continue
 from the prompt and all tokens so far. Invariants: budget, tokens and spans are those of one call, however often the
 answer changes engines; the version never decreases within a turn, so `min_version` only rises.
 """
@@ -24,10 +24,10 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Tokens that one engine added. `spans` count from the first token of the piece.
+class TokenChunk:
+    """Tokens that one engine added. `spans` count from the first token of the chunk.
 
-    `top_ids` and `top_logprobs` have the likeliest tokens of each place, if they were asked for.
+    `top_ids` and `top_logprobs` have the likeliest tokens at each position, if they were asked for.
     """
 
     token_ids: bytes
@@ -100,21 +100,21 @@ class AnswerProgress:
         """Return the input of the next engine: the prompt and all tokens sampled so far."""
         return self.prompt_ids + bytes(self.token_ids)
 
-    def add(self, piece: Piece) -> None:
+    def add(self, chunk: TokenChunk) -> None:
         if self.finish_reason is not None:
             raise ValueError("the answer is finished; nothing may be added to it")
-        if len(piece.token_ids) != len(piece.logprobs):
-            raise ValueError(f"{piece.num_tokens} tokens came with {len(piece.logprobs) // 4} logprobs")
-        if piece.num_tokens and self.asked.guide is not None:
-            self.guided_by = self.guided_by if self.num_tokens else piece.guided_by
-            self.has_unknown_masks |= piece.guided_by is None or piece.guided_by != self.guided_by
-        self.spans = spans_concat(self.spans, num_first=self.num_tokens, second=piece.spans)
-        self.token_ids += piece.token_ids
-        self.logprobs += piece.logprobs
-        self.top_ids += piece.top_ids
-        self.top_logprobs += piece.top_logprobs
-        if piece.finish_reason not in (None, FinishReason.ABORT):
-            self.finish_reason = piece.finish_reason
+        if len(chunk.token_ids) != len(chunk.logprobs):
+            raise ValueError(f"{chunk.num_tokens} tokens came with {len(chunk.logprobs) // 4} logprobs")
+        if chunk.num_tokens and self.asked.guide is not None:
+            self.guided_by = self.guided_by if self.num_tokens else chunk.guided_by
+            self.has_unknown_masks |= chunk.guided_by is None or chunk.guided_by != self.guided_by
+        self.spans = spans_concat(self.spans, num_first=self.num_tokens, second=chunk.spans)
+        self.token_ids += chunk.token_ids
+        self.logprobs += chunk.logprobs
+        self.top_ids += chunk.top_ids
+        self.top_logprobs += chunk.top_logprobs
+        if chunk.finish_reason not in (None, FinishReason.ABORT):
+            self.finish_reason = chunk.finish_reason
         elif self.num_remaining <= 0:
             self.finish_reason = FinishReason.LENGTH
 
