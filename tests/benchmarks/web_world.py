@@ -19,7 +19,7 @@ import aiohttp
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.planes import web_command
-from seamlessflow.cli.local.ports import LOOPBACK, held_port
+from seamlessflow.cli.local.ports import LOOPBACK, claimed_port
 from tests.benchmarks.measuring import DEATH_SIGNAL, STOP_TIMEOUT_S
 from tests.fixtures.gateway_world import SECRET, GatewayWorld, database_migrate
 from tests.fixtures.repository import ROOT
@@ -51,7 +51,7 @@ async def web_world() -> AsyncIterator[WebWorld]:
     with (
         tempfile.TemporaryDirectory(prefix="sf-bench-") as name,
         services_running(Path(name) / "services", "--not-durable") as services,
-        held_port(PREFERRED_PORT) as port,
+        claimed_port(PREFERRED_PORT) as port,
     ):
         folder = Path(name)
         database_migrate(services.urls, artifacts=folder / "artifacts")

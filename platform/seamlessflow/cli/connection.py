@@ -1,6 +1,6 @@
 """Finds the platform: from flags, the environment, or the installation in this folder.
 
-`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a platform. What is not set comes from the state folder's
+`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a platform. A value that is not set comes from the state folder's
 `run.json` and `cli.token`. Invariant: the token of this folder's installation is sent to that installation only.
 """
 

@@ -89,7 +89,7 @@ PROGRESS_EVERY_S = 5.0
     type=click.IntRange(1, MAX_JOBS),
     default=1,
     show_default=True,
-    help="Number of jobs that share the machines.",
+    help="Number of jobs that use the machines together.",
 )
 @click.option("--keep", is_flag=True, help="Keep the platform running afterwards, until Ctrl-C.")
 def demo(
@@ -134,7 +134,7 @@ async def _run(*, layout: str, options: Mapping[str, Any], num_jobs: int, keep: 
     is_interrupted = threading.Event()
     try:
         machines = placed(LAYOUTS[layout], gpus_here(os.environ), cores=os.sched_getaffinity(0))
-        async with running_stack(home, machines, before_said_up=welcome):
+        async with running_stack(home, machines, before_announced=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
             spec = example_spec(files, num_ranks=num_devices(layout), **options)
@@ -282,14 +282,14 @@ def _report(
     running_s: float,
     is_alone: bool,
 ) -> bool:
-    parts = {part: client.job_part(job["id"], part) for part in ("summary", "ledger", "audit")}
+    views = {view: client.job_part(job["id"], view) for view in ("summary", "ledger", "audit")}
     click.echo("")
-    for line in summary_lines(job, parts["summary"], parts["ledger"], parts["audit"], running_s=running_s):
+    for line in summary_lines(job, views["summary"], views["ledger"], views["audit"], running_s=running_s):
         click.echo(line)
     judgement = judge(
         job,
-        parts["summary"],
-        parts["audit"],
+        views["summary"],
+        views["audit"],
         learning_rate=spec["train"]["learning_rate"],
         # Of several jobs, one may have no request at the machine that turns to training.
         is_handing_over=is_alone

@@ -75,8 +75,8 @@ def holding_lines(ledgers: Mapping[str, Json]) -> Iterator[str]:
     """Say how long each machine worked for which job, by the ledgers of the jobs."""
     machines = sorted({machine["name"] for ledger in ledgers.values() for machine in ledger["machines"]})
     for name in machines:
-        held = [f"{job} {_working_s(ledger, name):.0f} s" for job, ledger in ledgers.items()]
-        yield f"{name:<10} worked for {', '.join(held)}"
+        worked = [f"{job} {_working_s(ledger, name):.0f} s" for job, ledger in ledgers.items()]
+        yield f"{name:<10} worked for {', '.join(worked)}"
 
 
 def _working_s(ledger: Json, machine: str) -> float:

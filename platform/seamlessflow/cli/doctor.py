@@ -1,4 +1,4 @@
-"""`seamlessflow doctor`: what this machine has and what it lacks, one line each."""
+"""`seamlessflow doctor`: the capabilities of this machine and its gaps, one line each."""
 
 import importlib.metadata
 import os

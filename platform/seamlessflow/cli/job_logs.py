@@ -53,7 +53,7 @@ def logs(job_id: str, session: str | None, phase: str | None, follow: bool) -> N
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A log: its heading, and how a part of it is read."""
+    """A log: its heading, and how a chunk of it is read."""
 
     key: str
     heading: str
@@ -69,7 +69,7 @@ class Found:
 
 
 class Printer:
-    """Prints what is new of any number of logs, with a heading where another one begins."""
+    """Prints the new text of any number of logs, with a heading where another one begins."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, int] = {}
@@ -80,21 +80,21 @@ class Printer:
         return self._last is None
 
     def print_new(self, source: Source) -> None:
-        for part in self._parts(source):
+        for chunk in self._chunks(source):
             if source.heading and source.key != self._last:
                 click.echo(f"── {source.heading} ──")
             self._last = source.key
-            if missing := part["num_missing_bytes"]:
+            if missing := chunk["num_missing_bytes"]:
                 click.echo(f"\n── {missing} bytes are no longer kept ──")
-            click.echo(part["text"], nl=False)
+            click.echo(chunk["text"], nl=False)
 
-    def _parts(self, source: Source) -> Iterator[Json]:
+    def _chunks(self, source: Source) -> Iterator[Json]:
         while True:
-            part = source.read(self._offsets.get(source.key, 0))
-            self._offsets[source.key] = part["next_offset"]
-            if not part["text"]:
+            chunk = source.read(self._offsets.get(source.key, 0))
+            self._offsets[source.key] = chunk["next_offset"]
+            if not chunk["text"]:
                 return
-            yield part
+            yield chunk
 
 
 def _print(printer: Printer, find: Callable[[], Found], *, follow: bool) -> None:

@@ -315,7 +315,7 @@ def _absolute_program(spec: dict[str, Any], *, base: Path) -> None:
     environment = spec.get("environment")
     command = environment.get("command") if isinstance(environment, dict) else None
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        return  # the parser says what is wrong
+        return  # the parser reports the error
     while found := relative_file(command):
         position, word = found
         path = (base / Path(word).expanduser()).resolve()
@@ -326,7 +326,7 @@ def _absolute_program(spec: dict[str, Any], *, base: Path) -> None:
 
 
 def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """Say in one line what is wrong, and where."""
+    """Return the error and its position in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

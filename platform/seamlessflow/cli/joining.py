@@ -49,7 +49,7 @@ def machine_join(
 
 def _post(url: str, body: bytes, *, secret: str) -> bytes:
     deadline_at = time.monotonic() + WAIT_S
-    said = ""
+    notice = ""
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
     while True:
         try:
@@ -67,9 +67,9 @@ def _post(url: str, body: bytes, *, secret: str) -> bytes:
                 raise CliError(f"{url} refused: {trouble}", exit_code=2)
         if time.monotonic() > deadline_at:
             raise CliError(f"{url}: {trouble}; gave up after {WAIT_S:.0f} s")
-        if not said:
-            said = f"waiting up to {WAIT_S:.0f} s: {trouble}"
-            click.echo(said, err=True)
+        if not notice:
+            notice = f"waiting up to {WAIT_S:.0f} s: {trouble}"
+            click.echo(notice, err=True)
         time.sleep(POLL_S)
 
 

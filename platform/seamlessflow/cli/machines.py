@@ -55,7 +55,7 @@ def machines_list() -> None:
 @machines.command("register")
 @click.argument("name")
 @click.option(
-    "--tags", required=True, metavar="TAG[,TAG]", help="What the machine may do, e.g. rollout,train."
+    "--tags", required=True, metavar="TAG[,TAG]", help="Permitted roles of the machine, e.g. rollout,train."
 )
 def machines_register(name: str, tags: str) -> None:
     """Register machine NAME and print its token, for `seamlessflow worker --token-file`; it is never shown again."""
@@ -74,7 +74,7 @@ def machines_events(name: str, limit: int) -> None:
 
 
 def _edit_options(command: Command) -> Command:
-    """Add the arguments and options that all edits share."""
+    """Add the arguments and options of all edits."""
     options = (
         click.argument("names", nargs=-1, required=True, metavar="NAME..."),
         click.option("--reason", help="Reason, kept in the audit trail; required unless --dry-run."),
@@ -127,10 +127,10 @@ def machines_pool(names: tuple[str, ...], pool: str, **options: Any) -> None:
     "cost",
     required=True,
     type=float,
-    help="What each of them counts in shares: 1 for an ordinary machine, 2 for one worth two of them.",
+    help="Cost of each of them in projects' shares: 1 for an ordinary machine, 2 for one worth two of them.",
 )
 def machines_cost(names: tuple[str, ...], cost: float, **options: Any) -> None:
-    """Say what machines count in shares."""
+    """Set the cost of machines in projects' shares."""
     _edit(names, lambda machine: {"cost": cost}, **options)
 
 
@@ -195,8 +195,8 @@ def _edit(
                 generation=machine["generation"] if generation is None else generation,
             )
             is_same = edited["generation"] == machine["generation"]
-            said = "unchanged" if is_same else f"generation {edited['generation']}"
-            click.echo(f"{edited['name']}: {_desired(edited)} ({said})")
+            state = "unchanged" if is_same else f"generation {edited['generation']}"
+            click.echo(f"{edited['name']}: {_desired(edited)} ({state})")
 
 
 def _dry_run(client: Client, known: list[dict[str, Any]], changes: Changes) -> None:

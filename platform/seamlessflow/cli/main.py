@@ -72,7 +72,7 @@ def main() -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(exit_code_of(error))
     except BrokenPipeError:
-        # The reader has closed the pipe, so discard what is still buffered.
+        # The reader has closed the pipe, so discard the buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

@@ -13,7 +13,7 @@ import click
 
 from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_said
+from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_line
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.listening import listening_address, listening_said
 from seamlessflow.cli.local.machines import LocalMachine
@@ -49,7 +49,7 @@ DETACHED_POLL_S = 0.1
     type=click.IntRange(1, MAX_GATEWAYS),
     default=1,
     show_default=True,
-    help="Number of gateways, which share the sessions; if one dies, the others go on with its sessions.",
+    help="Number of gateways, which divide the sessions; if one dies, the others go on with its sessions.",
 )
 @click.option(
     "--listen",
@@ -73,12 +73,12 @@ def up(layout: str | None, no_machines: bool, num_gateways: int, listen: str, de
 
 
 def _machines(layout: str | None) -> tuple[LocalMachine, ...]:
-    """Return the machines of a layout, or those that suit this host, and say what was chosen on a host with GPUs."""
+    """Return the machines of a layout, or those that suit this host, and print the choice on a host with GPUs."""
     gpus = gpus_here(os.environ)
     wanted = NODE if layout is None and gpus else LAYOUTS[layout or MULTIPLEXED]
     machines = placed(wanted, gpus, cores=os.sched_getaffinity(0))
     if gpus:
-        click.echo(placement_said(machines, gpus))
+        click.echo(placement_line(machines, gpus))
     return machines
 
 
@@ -136,7 +136,7 @@ async def welcome(stack: Stack) -> None:
 
 async def _serve(home: Home, machines: tuple[LocalMachine, ...], num_gateways: int, host: str) -> None:
     async with running_stack(
-        home, machines, num_gateways=num_gateways, listen_host=host, before_said_up=welcome
+        home, machines, num_gateways=num_gateways, listen_host=host, before_announced=welcome
     ) as stack:
         if host != LOOPBACK:
             click.echo(listening_said(home, stack.web_url))
@@ -182,7 +182,7 @@ def _start_detached(layout: str | None, *, no_machines: bool, num_gateways: int,
     try:
         run = _until_up(home, process, log)
     except BaseException:
-        process.terminate()  # nobody waits for it any more
+        process.terminate()  # no process waits for it any more
         raise
     click.echo(f"up at {run.web_url}; the sign-in link is in {log}; `seamlessflow down` stops it")
 

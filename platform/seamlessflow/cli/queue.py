@@ -1,4 +1,5 @@
-"""`queue`: the jobs that wait for machines, what each lacks, who holds it, and what would help."""
+"""`queue`: the jobs that wait for machines, the machines that each lacks, the jobs that have them, and edits that would
+help."""
 
 import json
 from collections.abc import Iterator
@@ -28,9 +29,9 @@ def queue(project: str | None, limit: int, as_json: bool) -> None:
 
 
 def _lines(entry: Json) -> Iterator[str]:
-    place = "at work" if entry["place"] is None else f"place {entry['place']}"
+    position = "at work" if entry["place"] is None else f"place {entry['place']}"
     yield (
-        f"{entry['job_id']}  {place:<9} priority {entry['priority']:<4} waits {entry['waiting_s']:.0f} s  "
+        f"{entry['job_id']}  {position:<9} priority {entry['priority']:<4} waits {entry['waiting_s']:.0f} s  "
         f"{entry['job_name']}"
     )
     yield f"  {entry['sentence']}"

@@ -1,4 +1,4 @@
-"""`shares`: what each project is entitled to, and what it has; operators edit weights, quotas and priority ceilings."""
+"""`shares`: the entitlement of each project and its machines; operators edit weights, quotas and priority ceilings."""
 
 import json
 
@@ -35,7 +35,7 @@ def shares() -> None:
 @shares.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output.")
 def shares_list(as_json: bool) -> None:
-    """List projects with weight, quota, entitlement and what they hold now."""
+    """List projects with weight, quota, entitlement and their machines now."""
     with connect() as client:
         rows = client.share_list()
     if as_json:
@@ -48,9 +48,9 @@ def shares_list(as_json: bool) -> None:
 @shares.command("set")
 @click.argument("project")
 @click.option(
-    "--weight", type=click.FloatRange(0.01, 100.0), help="Its share in proportion to other projects'."
+    "--weight", type=click.FloatRange(0.01, 100.0), help="Its weight in proportion to other projects'."
 )
-@click.option("--quota", type=Quota(), help="The most machines it may hold; `none` for no limit.")
+@click.option("--quota", type=Quota(), help="The most machines it may have; `none` for no limit.")
 @click.option(
     "--priority-ceiling",
     type=click.IntRange(-100, 100),

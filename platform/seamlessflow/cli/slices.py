@@ -46,8 +46,8 @@ def slices_parse(texts: Sequence[str], *, prefix: str, environ: Mapping[str, str
     gpus = _gpus(environ) if any(not is_core_sets(text.rpartition("=")[2]) for text in texts) else ()
     slices: list[Slice] = []
     for text in texts:
-        said, separator, devices = text.rpartition("=")
-        tags = [tag.strip() for tag in said.split(",") if tag.strip()]
+        names, separator, devices = text.rpartition("=")
+        tags = [tag.strip() for tag in names.split(",") if tag.strip()]
         if not separator or not tags:
             raise CliError(f"--slice {text!r} must be tags and devices, such as rollout=0-5", exit_code=2)
         try:
@@ -66,12 +66,12 @@ def run_together(commands: Sequence[Sequence[str]], *, environ: Mapping[str, str
     Call it from the main thread: the supervisors end with the thread that started them.
     """
     processes: list[subprocess.Popen[bytes]] = []
-    told: set[int] = set()  # a second signal would kill one that is about to exit
+    terminated: set[int] = set()  # a second signal would kill one that is about to exit
 
     def end(*_: object) -> None:
         for process in processes:
-            if process.poll() is None and process.pid not in told:
-                told.add(process.pid)
+            if process.poll() is None and process.pid not in terminated:
+                terminated.add(process.pid)
                 process.terminate()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -117,15 +117,15 @@ def _select(devices: str, gpus: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def _refuse_overlap(text: str, chosen: Sequence[Device], slices: Sequence[Slice]) -> None:
-    taken = {part: one.name for one in slices for device in one.devices for part in _parts(device)}
+    taken = {unit: one.name for one in slices for device in one.devices for unit in _units(device)}
     for device in chosen:
-        for part in _parts(device):
-            if part in taken:
-                raise CliError(f"--slice {text!r}: {part} is already in the slice {taken[part]}", exit_code=2)
+        for unit in _units(device):
+            if unit in taken:
+                raise CliError(f"--slice {text!r}: {unit} is already in the slice {taken[unit]}", exit_code=2)
 
 
-def _parts(device: Device) -> list[str]:
-    """Return what no two slices can have: the GPU itself, or each core of a core set."""
+def _units(device: Device) -> list[str]:
+    """Return the units that only one slice can have: the GPU itself, or each core of a core set."""
     return [device.id] if device.kind == "cuda" else [f"core {core}" for core in device.cores]
 
 

@@ -1,4 +1,4 @@
-"""`storage`: show what is stored, edit what the policy keeps, and delete manually, always after a
+"""`storage`: show the stored data, edit the retention policy, and delete manually, always after a
 preview."""
 
 import json
@@ -25,7 +25,7 @@ _json = click.option(
 
 @click.group()
 def storage() -> None:
-    """Show what is stored, edit what is kept, and delete."""
+    """Show the stored data, edit the retention policy, and delete."""
 
 
 @storage.command("show")
@@ -69,7 +69,7 @@ def storage_jobs(limit: int) -> None:
 def storage_policy(
     changes: tuple[str, ...], reset: tuple[str, ...], installation: bool, project: str | None, as_json: bool
 ) -> None:
-    """Show what is kept and for how long; edit it with --set or --reset."""
+    """Show the retention policy; edit it with --set or --reset."""
     where = {"installation": "true"} if installation else {"project": project} if project else {}
     values = dict(_setting(change) for change in changes)
     with connect() as client:
@@ -87,7 +87,7 @@ def storage_policy(
 @_project
 @_json
 def storage_plan(project: str | None, as_json: bool) -> None:
-    """Show what the policy would delete now, without changing anything."""
+    """Show which data the policy would delete now, without changing anything."""
     with connect() as client:
         plan = client.storage_plan(project)
     _show(plan, as_json=as_json)
@@ -107,7 +107,7 @@ def storage_plan(project: str | None, as_json: bool) -> None:
 def storage_delete(
     kind: str, ids: tuple[str, ...], number: int | None, project: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Delete a job (ID: job_…) with all its data, a part of a job, or an upload (ID: art_…)."""
+    """Delete a job (ID: job_…) with all its data, some data of a job, or an upload (ID: art_…)."""
     items = [{"kind": kind, "id": one} | ({} if number is None else {"number": number}) for one in ids]
     with connect() as client:
         plan = client.storage_delete(items, dry_run=True, project=project)

@@ -19,7 +19,7 @@ def _scopes(ctx: click.Context, param: click.Parameter, value: str | None) -> li
     """Parse a comma-separated list of scopes. Raises BadParameter."""
     if value is None:
         return None
-    scopes = [part.strip() for part in value.split(",") if part.strip()]
+    scopes = [scope.strip() for scope in value.split(",") if scope.strip()]
     for scope in scopes:
         if scope not in tuple(Scope):
             raise click.BadParameter(
@@ -100,7 +100,7 @@ def tokens_revoke(token_id: str) -> None:
 
 
 def _line(token: Json) -> str:
-    place = token["project"] or "installation"
+    owner = token["project"] or "installation"
     state = "revoked" if token["revoked_at"] else f"expires {token['expires_at'] or 'never'}"
     used = f"last used {token['last_used_at']}" if token["last_used_at"] else "never used"
-    return f"{token['id']}  {token['name']:<24} {place:<16} {','.join(token['scopes']):<28} {state}, {used}"
+    return f"{token['id']}  {token['name']:<24} {owner:<16} {','.join(token['scopes']):<28} {state}, {used}"

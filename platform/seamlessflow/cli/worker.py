@@ -24,7 +24,7 @@ from seamlessflow.cli.slices import host_prefix, run_together, slices_parse
     "slices",
     multiple=True,
     metavar="TAGS=DEVICES",
-    help="Run a part of this host as a machine, e.g. --slice rollout=0-5 --slice train=6,7, or on cores: "
+    help="Run some devices of this host as a machine, e.g. --slice rollout=0-5 --slice train=6,7, or on cores: "
     "rollout=cpu:0-3. Each gets its own supervisor and devices; all end together.",
 )
 @click.option(
@@ -42,7 +42,7 @@ from seamlessflow.cli.slices import host_prefix, run_together, slices_parse
 @click.option(
     "--devices",
     default=None,
-    help="What it computes on: GPUs such as 0-5 or 0,1 or their UUIDs, or core sets such as cpu:0,cpu:1. Default: all "
+    help="Its devices: GPUs such as 0-5 or 0,1 or their UUIDs, or core sets such as cpu:0,cpu:1. Default: all "
     "GPUs that are visible, else all cores as one device.",
 )
 @click.option(

@@ -118,10 +118,10 @@ class Client(FleetCalls, LogCalls):
         cursor: dict[str, str] = {}
         while True:
             page = self.job_metrics(job_id, names, points="exact", **cursor)
-            for name, part in page["metrics"].items():
+            for name, points in page["metrics"].items():
                 column = columns.setdefault(name, {"step": [], "value": []})
                 for key, values in column.items():
-                    values += part[key]
+                    values += points[key]
             if not page["truncated"]:
                 return columns
             cursor = {"cursor": page["next"]}
@@ -226,7 +226,7 @@ class Client(FleetCalls, LogCalls):
         )
 
     def machine_ledger(self, machine_id: str, *, since: str, until: str) -> Json:
-        """Return what the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
+        """Return the machine's ledger between two moments (RFC 3339): totals by state and cause, and the intervals."""
         return self._send(
             "GET", f"machines/{segment(machine_id)}/ledger", params={"since": since, "until": until}
         )
@@ -292,7 +292,7 @@ class Client(FleetCalls, LogCalls):
         settings: Mapping[str, int | None] | None = None,
         reset: Sequence[str] = (),
     ) -> Json:
-        """Return what is kept, after any changes. `where`: `{"project": slug}`, `{"installation": "true"}` or
+        """Return the retention policy, after any changes. `where`: `{"project": slug}`, `{"installation": "true"}` or
         nothing."""
         if not settings and not reset:
             return self._send("GET", "storage/policy", params=where)
@@ -300,7 +300,7 @@ class Client(FleetCalls, LogCalls):
         return self._send("PATCH", "storage/policy", params=where, json=body)
 
     def storage_plan(self, project: str | None = None) -> Json:
-        """Return what the policy would delete now."""
+        """Return the removals that the policy would make now."""
         return self._send("GET", "storage/plan", params={"project": project} if project else {})
 
     def storage_delete(

@@ -9,7 +9,7 @@ from seamlessflow.client.paths import segment
 
 
 class FleetCalls(ABC):
-    """A part of `Client`, which sends the requests."""
+    """Calls of `Client`, which sends the requests."""
 
     @abstractmethod
     def _send(self, method: str, path: str, **arguments: Any) -> Json: ...
@@ -18,7 +18,7 @@ class FleetCalls(ABC):
     def _pages(self, path: str, **params: Any) -> Iterator[Json]: ...
 
     def job_prioritize(self, job_id: str, priority: int, *, reason: str = "") -> Json:
-        """Give a job another priority. Raises ApiError (412) if somebody edits it at the same moment."""
+        """Give a job another priority. Raises ApiError (412) if another user edits it at the same moment."""
         path = f"jobs/{segment(job_id)}"
         generation = self._send("GET", path)["generation"]
         body = {"priority": priority, "reason": reason}
@@ -29,7 +29,7 @@ class FleetCalls(ABC):
         return self._pages("queue", **({"project": project} if project else {}))
 
     def share_list(self) -> list[Json]:
-        """Return what each project is entitled to and what it has."""
+        """Return the entitlement of each project and its machines."""
         return list(self._pages("shares"))
 
     def share_edit(self, project: str, *, changes: Mapping[str, Any], reason: str) -> Json:

@@ -9,7 +9,7 @@ from seamlessflow.client.paths import segment
 
 
 class LogCalls(ABC):
-    """A part of `Client`, which sends the requests."""
+    """Calls of `Client`, which sends the requests."""
 
     @abstractmethod
     def _send(self, method: str, path: str, **arguments: Any) -> Json: ...
@@ -23,9 +23,9 @@ class LogCalls(ABC):
         return sorted(phases, key=lambda phase: (phase["leased_at"], phase["fence"]))
 
     def phase_log(self, phase_id: str, offset: int) -> Json:
-        """Return a part of what the processes of a phase printed; read on from its `next_offset`."""
+        """Return a chunk of the output of a phase's processes; read on from its `next_offset`."""
         return self._send("GET", f"phases/{segment(phase_id)}/logs", params={"offset": offset})
 
     def session_log(self, session_id: str, offset: int) -> Json:
-        """Return a part of what a session printed; read on from its `next_offset`."""
+        """Return a chunk of a session's output; read on from its `next_offset`."""
         return self._send("GET", f"sessions/{segment(session_id)}/logs", params={"offset": offset})

@@ -6,8 +6,8 @@
 
         def best_answer(self, task): return task["answer"]
 
-A subclass names what is installed and gives examples; the inherited tests check the rest. They need only pytest: no
-gateway, no database, no model. Every test is independent of the others.
+A subclass names the installed extension and gives examples; the inherited tests check the rest. They need only pytest:
+no gateway, no database, no model. Every test is independent of the others.
 """
 
 import asyncio
@@ -111,8 +111,8 @@ class EnvironmentContract(_DeclarationContract):
     def test_every_outcome_is_complete(self) -> None:
         gives_answer = self.declared.gives_answer
         for task in self.tasks:
-            for said in (self.best_answer(task), self.wrong_answer(task)):
-                outcome = self._run(task, said)
+            for answer in (self.best_answer(task), self.wrong_answer(task)):
+                outcome = self._run(task, answer)
                 assert reward_problem(outcome.reward) is None
                 assert all(math.isfinite(value) for value in outcome.metrics.values())
                 assert gives_answer == (outcome.answer is not None), "gives_answer and the outcomes disagree"
@@ -170,9 +170,9 @@ class EnvironmentContract(_DeclarationContract):
     def _find(self, found: Discovery) -> Declaration | None:
         return found.extensions.environments.get(self.name)
 
-    def _run(self, task: Task, said: Mapping[str, Any] | str) -> Outcome:
+    def _run(self, task: Task, answer: Mapping[str, Any] | str) -> Outcome:
         async def play(environment: Environment) -> Outcome:
-            async with scripted_policy(_always(said)) as policy:
+            async with scripted_policy(_always(answer)) as policy:
                 return await environment.run(task, policy)
 
         return self._with_environment(play)
@@ -302,5 +302,5 @@ class AdvantageContract(_DeclarationContract, EstimatorContract):
         return found.extensions.advantages.get(self.name)
 
 
-def _always(said: Mapping[str, Any] | str) -> Reply:
-    return lambda _: said
+def _always(answer: Mapping[str, Any] | str) -> Reply:
+    return lambda _: answer

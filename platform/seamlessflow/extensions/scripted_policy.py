@@ -24,12 +24,12 @@ async def scripted_policy(reply: Reply) -> AsyncIterator[PolicyEndpoint]:
     async def answer(request: web.Request) -> web.Response:
         body = await request.json()
         try:
-            said = reply(body["messages"])
+            answer = reply(body["messages"])
         except PolicyRefusal as error:
             return web.json_response(
                 {"error": {"message": str(error), "type": "invalid_request_error"}}, status=400
             )
-        message = {"role": "assistant", "content": said} if isinstance(said, str) else dict(said)
+        message = {"role": "assistant", "content": answer} if isinstance(answer, str) else dict(answer)
         return web.json_response(_completion(message, str(body.get("model", ""))))
 
     application = web.Application()

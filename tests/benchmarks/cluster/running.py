@@ -119,7 +119,7 @@ async def cluster_running(
     home = Home(folder).create()
     import_paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
-    async with running_stack(home, machines, environ=environment, before_said_up=welcome) as stack:
+    async with running_stack(home, machines, environ=environment, before_announced=welcome) as stack:
         with client_of(home) as client:
             cluster = Cluster(stack, machines, client)
             await asyncio.to_thread(cluster.clear)

@@ -24,7 +24,7 @@ from seamlessflow.cli.local.environment import (
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine, supervisor_spec
 from seamlessflow.cli.local.planes import plane_specs
-from seamlessflow.cli.local.ports import held_port
+from seamlessflow.cli.local.ports import claimed_port
 from seamlessflow.cli.local.process_tree import ProcessTree
 from seamlessflow.cli.local.services import ServiceUrls, plan_services
 from seamlessflow.cli.local.stack import Stack
@@ -130,5 +130,5 @@ async def world_running(
 
 @contextmanager
 def _addresses() -> Iterator[Addresses]:
-    with held_port(WEB_PORT) as web, held_port(GATEWAY_PORT) as gateway:
+    with claimed_port(WEB_PORT) as web, claimed_port(GATEWAY_PORT) as gateway:
         yield Addresses(f"http://{LOOPBACK}:{web}", f"http://{LOOPBACK}:{gateway}")

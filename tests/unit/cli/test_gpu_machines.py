@@ -9,7 +9,7 @@ from seamlessflow.cli import platform
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local import gpu_machines
 from seamlessflow.cli.local.environment import Addresses
-from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_said
+from seamlessflow.cli.local.gpu_machines import NODE, gpus_here, placed, placement_line
 from seamlessflow.cli.local.layouts import LAYOUTS
 from seamlessflow.cli.local.machines import supervisor_spec
 from seamlessflow.cli.local.state import Home
@@ -59,7 +59,7 @@ def test_up_says_what_it_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == [
         "gpus       2 found (h100): alpha {rollout, train} on GPUs 0, 1; gamma {agent} on the processor"
     ]
-    assert placement_said(placed(LAYOUTS["disaggregated"], GPUS[:2], cores={0}), GPUS[:2]).endswith(
+    assert placement_line(placed(LAYOUTS["disaggregated"], GPUS[:2], cores={0}), GPUS[:2]).endswith(
         "alpha {train} on GPU 0; beta {rollout} on GPU 1; gamma {agent} on the processor"
     )
 

@@ -21,7 +21,7 @@ from seamlessflow.cli.local.machines import (
     token_file,
     usable_core,
 )
-from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT, held_port
+from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT, claimed_port
 from seamlessflow.cli.local.services import plan_services
 from seamlessflow.cli.local.state import (
     AlreadyRunning,
@@ -153,13 +153,13 @@ def test_a_busy_port_is_skipped() -> None:
         listener.bind((LOOPBACK, 0))
         listener.listen()
         busy = listener.getsockname()[1]
-        with held_port(busy) as port:
+        with claimed_port(busy) as port:
             assert busy < port < busy + 200
 
 
 def test_a_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> None:
-    with held_port(PREFERRED_WEB_PORT) as first:
-        with held_port(first) as second:
+    with claimed_port(PREFERRED_WEB_PORT) as first:
+        with claimed_port(first) as second:
             assert second > first
         code = f"from seamlessflow.cli.local.ports import held_port\nwith held_port({first}) as port: print(port)"
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -28,16 +28,16 @@ async def external_brokers_answer(environ: Mapping[str, str]) -> None:
 
 
 async def _connect(variable: str, url: str) -> None:
-    parts = urlsplit(url)
+    split = urlsplit(url)
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            if parts.scheme in ("unix", "redis+socket"):
-                _, writer = await asyncio.open_unix_connection(parts.path)
+            if split.scheme in ("unix", "redis+socket"):
+                _, writer = await asyncio.open_unix_connection(split.path)
             else:
-                port = parts.port or DEFAULT_PORTS.get(parts.scheme, 6379)
-                _, writer = await asyncio.open_connection(parts.hostname, port)
+                port = split.port or DEFAULT_PORTS.get(split.scheme, 6379)
+                _, writer = await asyncio.open_connection(split.hostname, port)
     except (OSError, TimeoutError) as error:
-        where = parts.path if parts.hostname is None else f"{parts.hostname}:{parts.port}"
+        where = split.path if split.hostname is None else f"{split.hostname}:{split.port}"
         reason = str(error) or type(error).__name__
         raise BrokerUnreachable(
             f"The broker named by {variable} ({where}) does not answer: {reason}"

@@ -26,7 +26,7 @@ NOT_FOR_MACHINES = (
     "PGPASSWORD",
     "DJANGO_SETTINGS_MODULE",
 )
-# One thread per process: processes share few cores, and a spinning thread starves its neighbours.
+# One thread per process: there are few cores for all processes, and a spinning thread starves its neighbours.
 QUIET_LIBRARIES = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -40,7 +40,7 @@ QUIET_LIBRARIES = {
 @dataclass(frozen=True, slots=True)
 class Addresses:
     web_url: str
-    gateway_url: str  # which everybody is told; any gateway passes on what another one serves
+    gateway_url: str  # which all clients use; any gateway passes on what another one serves
     more_gateway_urls: tuple[str, ...] = ()
 
     @property

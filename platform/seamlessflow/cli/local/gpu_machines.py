@@ -20,7 +20,7 @@ NODE = (LocalMachine("alpha", ("rollout", "train")), LocalMachine("gamma", ("age
 
 
 def gpus_here(environ: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the GPUs that machines of this host may use; none if they are told to use the processor."""
+    """Return the GPUs that machines of this host may use; none if the settings choose the processor."""
     if environ.get("SEAMLESSFLOW_DEVICE") == "cpu":
         return ()
     try:
@@ -32,29 +32,29 @@ def gpus_here(environ: Mapping[str, str]) -> tuple[Device, ...]:
 def placed(
     machines: Sequence[LocalMachine], gpus: Sequence[Device], *, cores: Collection[int]
 ) -> tuple[LocalMachine, ...]:
-    """Return the machines on the GPUs: those that compute get equal parts of them, the others cores only. With fewer
-    GPUs than such machines, some share one. Without GPUs, the machines are unchanged."""
+    """Return the machines on the GPUs: those that compute get equally many of them, the others cores only. With fewer
+    GPUs than such machines, some have the same one. Without GPUs, the machines are unchanged."""
     if not gpus:
         return tuple(machines)
     computing = [machine for machine in machines if EXCLUSIVE_ROLES & set(machine.tags)]
-    parts = even_runs(gpus, len(computing))
+    runs = even_runs(gpus, len(computing))
     return tuple(
-        replace(machine, core=None, devices=",".join(gpu.id for gpu in parts[computing.index(machine)]))
+        replace(machine, core=None, devices=",".join(gpu.id for gpu in runs[computing.index(machine)]))
         if machine in computing
         else replace(machine, devices=core_set_id(cores))
         for machine in machines
     )
 
 
-def placement_said(machines: Sequence[LocalMachine], gpus: Sequence[Device]) -> str:
-    """Say which GPUs were found, and which machine got which of them."""
+def placement_line(machines: Sequence[LocalMachine], gpus: Sequence[Device]) -> str:
+    """Return a line with the GPUs that were found and the machine of each."""
     models = ", ".join(sorted({gpu_model(gpu.name) for gpu in gpus}))
     numbers = {gpu.id: str(number) for number, gpu in enumerate(gpus)}
-    said = [
+    placed = [
         f"{machine.name} {{{', '.join(machine.tags)}}} on {_where(machine.devices or '', numbers)}"
         for machine in machines
     ]
-    return f"gpus       {len(gpus)} found ({models}): {'; '.join(said)}"
+    return f"gpus       {len(gpus)} found ({models}): {'; '.join(placed)}"
 
 
 def _where(devices: str, numbers: dict[str, str]) -> str:

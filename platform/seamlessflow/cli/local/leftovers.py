@@ -40,7 +40,7 @@ def _is_ours(pid: int, *, program: str, cwd: Path) -> bool:
     process = Path("/proc") / str(pid)
     try:
         name = (process / "comm").read_text().strip()
-        # A zombie no longer has a folder: reading its link fails, and it holds nothing.
+        # A zombie no longer has a folder: reading its link fails, and it has no resources.
         return name == program and (process / "cwd").resolve(strict=True) == cwd.resolve()
     except OSError:
         return False

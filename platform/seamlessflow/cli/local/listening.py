@@ -20,7 +20,7 @@ JOIN_TOKEN_VARIABLE = "SEAMLESSFLOW_JOIN_TOKEN"
 
 
 def listening_address(text: str) -> str:
-    """Return an address of this host that others can be told. Raises CliError."""
+    """Return an address of this host for other hosts. Raises CliError."""
     try:
         address = ipaddress.IPv4Address("127.0.0.1" if text == "localhost" else text)
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 Takes chunks of bytes from a pipe; writes `<name>.log` and a few older generations, of which `<name>.log.1` is the
 newest. Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A full disk costs lines but
-never blocks the process that prints them; the log reports how many bytes it lost once there is room again.
+never blocks the process that prints them; the log reports how many bytes it lost once there is space again.
 """
 
 import errno
@@ -39,7 +39,7 @@ class RotatedLog:
         self._file.close()
 
     def _append(self, data: bytes) -> None:
-        """Append all of it. Raises OSError if only a part was written, as on a nearly full disk."""
+        """Append all of it. Raises OSError if not all of it was written, as on a nearly full disk."""
         if self._size and self._size + len(data) > self._max_bytes:
             self._rotate()
         num_taken = self._file.write(data)

@@ -22,7 +22,7 @@ SUPERVISOR = "seamlessflow_workers.supervisor"
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
     """A machine to run here. `tags` are used at registration. `core` is an index, from 0, into the cores that we may
-    use; None: unpinned. `devices` is what it computes on, as its supervisor's flag says it; None: what it finds.
+    use; None: unpinned. `devices` is the value of its supervisor's flag `--devices`; None: all that it finds.
     `core_devices` are indices like `core`, each of a core that is a device. `module` is the program that supervises it.
     """
 

@@ -1,7 +1,7 @@
 """Runs a command of the control plane on the installation of a folder, or on the database that DATABASE_URL names.
 
 Takes the command's words; leaves its exit status, and its output on our streams. It starts the embedded database if the
-platform is not running, and holds the folder meanwhile.
+platform is not running, and locks the folder meanwhile.
 """
 
 import asyncio
@@ -57,5 +57,5 @@ async def _run(command: tuple[str, ...], env: Mapping[str, str]) -> int:
         return await process.wait()
     finally:
         if process.returncode is None:
-            process.send_signal(signal.SIGINT)  # it removes what it has staged
+            process.send_signal(signal.SIGINT)  # it removes its staged files
             await process.wait()

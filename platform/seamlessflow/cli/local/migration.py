@@ -15,7 +15,7 @@ import psycopg
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.state import Home
 
-# An arbitrary number that every launcher of this product shares.
+# An arbitrary number, the same for every launcher of this product.
 MIGRATION_LOCK = 0x5EA31E55
 CONNECT_TIMEOUT_S = 10
 
@@ -25,7 +25,7 @@ class DatabaseUnreachable(InstallationFailed):
 
 
 async def database_identity(database_url: str) -> str:
-    """Return what identifies this database and tells it from a new one created at the same address."""
+    """Return an identity of this database that a new one created at the same address does not have."""
     async with await _connect(database_url) as connection:
         cursor = await connection.execute(
             "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())"

@@ -103,8 +103,8 @@ def _python(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def _bound_to(url: str) -> tuple[str, ...]:
-    parts = urlsplit(url)
-    return ("--host", str(parts.hostname), "--port", str(parts.port))
+    split = urlsplit(url)
+    return ("--host", str(split.hostname), "--port", str(split.port))
 
 
 def _answers(url: str) -> Callable[[], Awaitable[bool]]:

@@ -1,7 +1,7 @@
 """Ports for the servers of an installation, each given to only one launcher.
 
-`held_port` takes preferred numbers and yields a port that nothing listens on (of loopback, unless a host is named),
-held until the context is left. Seconds pass between checking a port and the server's own bind. In that time another
+`claimed_port` takes preferred numbers and yields a port that nothing listens on (of loopback, unless a host is named),
+claimed until the context is left. Seconds pass between checking a port and the server's own bind. In that time another
 launcher would find the port free as well, and our server would answer its readiness check. So a launcher first claims
 the number with a unix socket of that name in the abstract namespace. Like the port, it belongs to the network
 namespace, and the kernel drops it when we end.
@@ -21,8 +21,8 @@ LISTEN_BACKLOG = 4096
 
 
 @contextmanager
-def held_port(preferred: int, *, last: int | None = None, host: str = LOOPBACK) -> Iterator[int]:
-    """Yield `last`, or the first port from `preferred` on, that is free and not held by another launcher. Raises
+def claimed_port(preferred: int, *, last: int | None = None, host: str = LOOPBACK) -> Iterator[int]:
+    """Yield `last`, or the first port from `preferred` on, that is free and not claimed by another launcher. Raises
     InstallationFailed."""
     for port in [*([] if last is None else [last]), *range(preferred, preferred + NUM_PORTS_TRIED)]:
         with socket.socket(socket.AF_UNIX) as claim:
@@ -35,7 +35,7 @@ def held_port(preferred: int, *, last: int | None = None, host: str = LOOPBACK) 
 
 @contextmanager
 def listening_socket(port: int, *, host: str = LOOPBACK) -> Iterator[socket.socket]:
-    """Yield a socket that listens on a held port, for a server that inherits it.
+    """Yield a socket that listens on a claimed port, for a server that inherits it.
 
     It stays open while that server is away, so clients that connect meanwhile are not refused: they wait for the next.
     """

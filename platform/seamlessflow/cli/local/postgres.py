@@ -166,7 +166,7 @@ def readable_bin_dir(bin_dir: Path, *, identity: Identity, copy_dir: Path) -> Pa
 
 
 def _flags(settings: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
+    return tuple(argument for name, value in settings.items() for argument in ("-c", f"{name}={value}"))
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def _shared_memory_settings() -> dict[str, str]:
 def give(folder: Path, identity: Identity) -> None:
     """Make `identity` the owner of a folder and everything in it, if it is not already."""
     if folder.stat().st_uid != identity.owner[0]:
-        # The folder itself comes last: its owner tells a later start that everything is done.
+        # The folder itself comes last: its owner shows a later start that everything is done.
         for path in (*folder.rglob("*"), folder):
             os.chown(path, *identity.owner, follow_symlinks=False)
 

@@ -202,7 +202,7 @@ async def _end(managed: ManagedProcess) -> None:
     if managed.process is not None:
         await _terminate(managed.process, managed.spec)
     if managed.output is not None:
-        await managed.output.wait_closed(timeout_s=LAST_WORDS_S)  # a grandchild may hold the pipe longer
+        await managed.output.wait_closed(timeout_s=LAST_WORDS_S)  # a grandchild may keep the pipe open longer
         managed.output.close()
     managed.state = ProcessState.STOPPED
     managed.log.close()
@@ -223,7 +223,7 @@ async def _spawn(spec: ProcessSpec, *, stdout: int, stderr: int) -> asyncio.subp
 
 
 async def _spawn_logged(managed: ManagedProcess) -> asyncio.subprocess.Process:
-    # Our own pipe: with asyncio's, `wait` would block while a grandchild holds the other end.
+    # Our own pipe: with asyncio's, `wait` would block while a grandchild has the other end open.
     read_end, write_end = os.pipe()
     try:
         process = await _spawn(managed.spec, stdout=write_end, stderr=asyncio.subprocess.STDOUT)
@@ -258,7 +258,7 @@ def _reason(managed: ManagedProcess) -> str:
 
 
 def _failure(name: str, status: int | None, last: str) -> str:
-    """Return what a command said for people, which Django marks; else its name, status and last line."""
+    """Return a command's message for people, which Django marks; else its name, status and last line."""
     _, mark, sentence = last.partition("CommandError: ")
     return sentence if mark else f"{name} ended with status {status}: {last}"
 
@@ -283,7 +283,7 @@ async def _terminate(process: asyncio.subprocess.Process, spec: ProcessSpec) -> 
 
 
 def _kill_group(process: asyncio.subprocess.Process | None) -> None:
-    """Kill what the child left behind in its process group (it was started as a group leader)."""
+    """Kill the processes that the child left behind in its process group (it was started as a group leader)."""
     if process is not None:
         # Usually the group is already empty.
         with contextlib.suppress(ProcessLookupError):

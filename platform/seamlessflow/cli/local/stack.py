@@ -34,7 +34,7 @@ from seamlessflow.cli.local.ports import (
     LOOPBACK,
     PREFERRED_GATEWAY_PORT,
     PREFERRED_WEB_PORT,
-    held_port,
+    claimed_port,
     listening_socket,
 )
 from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
@@ -53,7 +53,7 @@ CREATE_CLI_TOKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A running installation. `plane_env` holds its secret; `machine_env` may be given to any program."""
+    """A running installation. `plane_env` has its secret; `machine_env` may be given to any program."""
 
     home: Home
     tree: ProcessTree
@@ -77,7 +77,7 @@ class Stack:
         return self.tree.processes
 
     async def manage(self, *arguments: str) -> str:
-        """Run one of the control plane's management commands and return what it printed."""
+        """Run one of the control plane's management commands and return its output."""
         return await self.tree.run_once(command_spec(arguments, env=self.plane_env, cwd=self.home.root))
 
     async def gateway_database(self) -> tuple[str, str]:
@@ -137,17 +137,17 @@ async def running_stack(
     environ: Mapping[str, str] | None = None,
     num_gateways: int = 1,
     listen_host: str = LOOPBACK,
-    before_said_up: Callable[[Stack], Awaitable[None]] | None = None,
+    before_announced: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
     """Start everything, yield, stop everything. Raises `AlreadyRunning` if the home is in use.
 
-    `before_said_up` runs before anybody can find this installation by its home.
+    `before_announced` runs before any process can find this installation by its home.
     """
     environ = os.environ if environ is None else environ
     home.create()
     # The ports are released last, when none of our servers is listening any more.
-    with home.lock(), _addresses(num_gateways, host=listen_host, last=home.web_port) as held:
-        addresses, listeners = held
+    with home.lock(), _addresses(num_gateways, host=listen_host, last=home.web_port) as claimed:
+        addresses, listeners = claimed
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
             stack = _planned(home, tree, services.urls, addresses, listeners, environ, listen_host)
@@ -156,8 +156,8 @@ async def running_stack(
             home.note_web_port(addresses.web_url)
             stack = await stack.prepared(machines)
             await stack.start(machines)
-            if before_said_up is not None:
-                await before_said_up(stack)
+            if before_announced is not None:
+                await before_announced(stack)
             home.write_run(_run_info(stack, shortfall=(await stack.gateway_database())[1]))
             yield stack
 
@@ -171,12 +171,12 @@ def _addresses(
 
     The sockets are ours, so agents whose gateway dies are not refused: they wait until it is started again.
     """
-    with ExitStack() as held:
-        web = held.enter_context(held_port(PREFERRED_WEB_PORT, last=last, host=host))
+    with ExitStack() as claimed:
+        web = claimed.enter_context(claimed_port(PREFERRED_WEB_PORT, last=last, host=host))
         port, listeners = max(PREFERRED_GATEWAY_PORT, web + 1), {}
         for _ in range(num_gateways):
-            port = held.enter_context(held_port(port, host=host))
-            listener = held.enter_context(listening_socket(port, host=host))
+            port = claimed.enter_context(claimed_port(port, host=host))
+            listener = claimed.enter_context(listening_socket(port, host=host))
             listeners[f"http://{host}:{port}"] = listener.fileno()
             port += 1
         first, *more = listeners

@@ -1,8 +1,8 @@
-"""The folder of an installation: where its parts are, who runs it, and its secrets.
+"""The folder of an installation: its layout, the launcher that runs it, and its secrets.
 
 Reads `SEAMLESSFLOW_HOME`, else uses `.seamlessflow` in the working folder; gives paths and a lock. Invariants: one
 launcher at a time per folder (an flock, so a killed launcher frees it); secrets and tokens are created once; only their
-owner can read them, and likewise logs and artifacts; `run.json` describes the launcher that holds the lock and exists
+owner can read them, and likewise logs and artifacts; `run.json` describes the launcher that has the lock and exists
 exactly while that launcher is up.
 """
 
@@ -29,13 +29,13 @@ from seamlessflow.cli.local.failure import InstallationFailed
 MAX_SOCKET_PATH_BYTES = 100
 LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
 STOP_POLL_S = 0.05
-# How long a launcher assumes that the lock is only held by a process that checks it.
+# How long a launcher assumes that the lock is only taken by a process that checks it.
 LOOKERS_S = 1.0
 LOOKERS_POLL_S = 0.02
 
 
 class AlreadyRunning(InstallationFailed):
-    """Another launcher holds this installation."""
+    """Another launcher has the lock of this installation."""
 
 
 class UnsafeRuntimeFolder(InstallationFailed):
@@ -97,7 +97,7 @@ class Home:
     def create(self) -> "Home":
         for folder in (self.root, self.logs, self.artifacts, self.models, self.machines):
             folder.mkdir(parents=True, exist_ok=True)
-        # They contain tokens, sign-in links, prompts and weights: nobody else on the host may read them.
+        # They contain tokens, sign-in links, prompts and weights: no other user of the host may read them.
         for folder in (self.logs, self.artifacts, self.machines):
             folder.chmod(0o700)
         return self
@@ -145,7 +145,7 @@ class Home:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the installation; raises `AlreadyRunning` if another launcher holds it."""
+        """Lock the installation; raises `AlreadyRunning` if another launcher has locked it."""
         with (self.root / "lock").open("a+") as file:
             self._take(file)
             self.run_file.unlink(missing_ok=True)  # left by a launcher that was killed
@@ -178,7 +178,7 @@ class Home:
     def _remove_short_dirs(self) -> None:
         everywhere = self.short_dir("*")
         for folder in everywhere.parent.glob(everywhere.name):
-            # A folder that still holds a socket is kept for the server that is stopping.
+            # A folder that still has a socket is kept for the server that is stopping.
             with contextlib.suppress(OSError):
                 for inner in folder.iterdir():
                     inner.rmdir()
@@ -245,7 +245,7 @@ def now_text() -> str:
 
 
 def private_folder(path: Path, *, owner: tuple[int, int]) -> Path:
-    """Make `path` a folder that only `owner` can enter; refuse a folder prepared by somebody else."""
+    """Make `path` a folder that only `owner` can enter; refuse a folder prepared by another user."""
     with contextlib.suppress(FileExistsError):  # created by an earlier start
         path.mkdir(mode=0o700)
     found = path.lstat()

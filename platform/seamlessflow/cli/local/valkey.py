@@ -31,7 +31,7 @@ class ValkeyNotFound(InstallationFailed):
 
 
 class BrokerUse(IntEnum):
-    """What the broker is used for; the value is the number of the database."""
+    """The purposes of the broker; the value is the number of the database."""
 
     MACHINES = 0
     BACKGROUND = 1
@@ -66,7 +66,7 @@ class EmbeddedValkey:
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
         }
-        flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        flags = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
         return ProcessSpec(
             name="valkey",
             command=(str(self.program), *flags),
