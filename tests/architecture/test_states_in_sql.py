@@ -25,7 +25,7 @@ STATES = {
 SQL = re.compile(r"\b(SELECT|UPDATE|INSERT INTO|DELETE FROM|WHERE|VALUES|FILTER|JOIN|AND state)\b")
 STATE_SET = re.compile(r"\bUPDATE\s+\w+(\s+\w+)?\s+SET\s+state\s*=")
 # Words of a statement that are no states: reasons why a session is left out of a dataset.
-OTHER_WORDS = {"control_plane/jobs/datasets.py": 2}
+OTHER_WORDS = {"control_plane/jobs/submission/datasets.py": 2}
 
 
 def sources(plane: str) -> list[Path]:

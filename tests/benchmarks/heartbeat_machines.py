@@ -9,7 +9,7 @@ django.setup()
 
 from django.db import transaction  # noqa: E402 - models may be imported only once Django is set up
 
-from seamlessflow.control_plane.cluster.services import machine_register  # noqa: E402
+from seamlessflow.control_plane.cluster.services.machines import machine_register  # noqa: E402
 
 
 @transaction.atomic

@@ -18,7 +18,7 @@ django.setup()
 from django.utils import timezone  # noqa: E402 - models may be imported only once Django is set up
 
 from seamlessflow.control_plane.cluster.models import Machine  # noqa: E402
-from seamlessflow.control_plane.cluster.services import machine_register  # noqa: E402
+from seamlessflow.control_plane.cluster.services.machines import machine_register  # noqa: E402
 from seamlessflow.control_plane.common.models import SubjectType  # noqa: E402
 from seamlessflow.control_plane.common.services import event_record  # noqa: E402
 from seamlessflow.control_plane.jobs.models import Job  # noqa: E402

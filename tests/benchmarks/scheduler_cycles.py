@@ -28,10 +28,10 @@ from django.utils import timezone  # noqa: E402
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat  # noqa: E402
 from seamlessflow.control_plane.common.ids import new_id  # noqa: E402
 from seamlessflow.control_plane.jobs.models import Job  # noqa: E402
-from seamlessflow.control_plane.scheduling import services  # noqa: E402
 from seamlessflow.control_plane.scheduling.management.commands.run_scheduler import GC_THRESHOLD  # noqa: E402
 from seamlessflow.control_plane.scheduling.models import Phase  # noqa: E402
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load  # noqa: E402
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load  # noqa: E402
+from seamlessflow.control_plane.scheduling.services import leases as services  # noqa: E402
 from seamlessflow.control_plane.trajectories.models import RolloutGroup  # noqa: E402
 from seamlessflow.core.lifecycle.groups import GroupState  # noqa: E402
 from seamlessflow.core.scheduling.decisions import Plan  # noqa: E402

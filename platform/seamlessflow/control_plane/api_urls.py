@@ -3,21 +3,18 @@
 from django.urls import include, path, register_converter
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from seamlessflow.control_plane.accounts import apis as accounts
-from seamlessflow.control_plane.accounts import member_apis as members
-from seamlessflow.control_plane.cluster import apis as cluster
-from seamlessflow.control_plane.cluster import pool_apis as pools
+from seamlessflow.control_plane.accounts.apis import members
+from seamlessflow.control_plane.accounts.apis import tokens as accounts
+from seamlessflow.control_plane.cluster.apis import machines as cluster
+from seamlessflow.control_plane.cluster.apis import pools
 from seamlessflow.control_plane.common.http import fields
-from seamlessflow.control_plane.jobs import apis as jobs
-from seamlessflow.control_plane.jobs import extension_apis as extensions
+from seamlessflow.control_plane.jobs.apis import extensions, jobs
 from seamlessflow.control_plane.policies import apis as policies
-from seamlessflow.control_plane.scheduling import apis as scheduling
-from seamlessflow.control_plane.scheduling import queue_apis as queues
-from seamlessflow.control_plane.scheduling import share_apis as shares
-from seamlessflow.control_plane.storage import apis as storage
-from seamlessflow.control_plane.telemetry import metric_apis as metrics
-from seamlessflow.control_plane.telemetry import session_log_apis as session_logs
-from seamlessflow.control_plane.telemetry import summary_apis as summaries
+from seamlessflow.control_plane.scheduling.apis import previews as scheduling
+from seamlessflow.control_plane.scheduling.apis import queue as queues
+from seamlessflow.control_plane.scheduling.apis import shares
+from seamlessflow.control_plane.storage.apis import storage
+from seamlessflow.control_plane.telemetry.apis import metrics, session_logs, summaries
 from seamlessflow.control_plane.uploads import apis as uploads
 
 register_converter(fields.GroupIdConverter, "group")

@@ -15,15 +15,15 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from seamlessflow.control_plane.accounts.authentication import is_caller_known  # noqa: E402
+from seamlessflow.control_plane.accounts.apis.authentication import is_caller_known  # noqa: E402
 from seamlessflow.control_plane.common.database.availability import DatabaseUnavailable, database_wait  # noqa: E402
-from seamlessflow.control_plane.common.database.gate import DatabaseGate  # noqa: E402
 from seamlessflow.control_plane.common.http.body_gate import BodyGate  # noqa: E402
+from seamlessflow.control_plane.common.http.database_gate import DatabaseGate  # noqa: E402
 from seamlessflow.control_plane.common.http.spooling import SpoolingHandler  # noqa: E402
 from seamlessflow.control_plane.live.origins import OriginCheck  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
-from seamlessflow.control_plane.uploads.incoming import leftovers_remove  # noqa: E402
+from seamlessflow.control_plane.uploads.services.incoming import leftovers_remove  # noqa: E402
 from seamlessflow.control_plane.worker_protocol.door import WorkerDoor  # noqa: E402
 from seamlessflow.runtime.extensions import extensions_installed  # noqa: E402
 

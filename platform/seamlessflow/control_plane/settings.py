@@ -173,7 +173,7 @@ FILE_UPLOAD_TEMP_DIR = str(INCOMING_DIR)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        f"{_PACKAGE}.accounts.authentication.ApiTokenAuthentication",
+        f"{_PACKAGE}.accounts.apis.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

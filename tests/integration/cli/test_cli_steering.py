@@ -22,10 +22,10 @@ from seamlessflow.client import ApiError, Client, JobStopped
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
-from seamlessflow.control_plane.scheduling.judgements import machine_quarantine
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.jobs.services.moves import PLATFORM, job_desire
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.judgements import machine_quarantine
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.lifecycle.jobs import DesiredJobState

@@ -17,7 +17,7 @@ from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.selectors import job_snapshot, jobs_snapshot, machines_snapshot
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Interval, PhaseReport

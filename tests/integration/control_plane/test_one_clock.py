@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, phase_make, worker_make
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from seamlessflow.client import Client
-from seamlessflow.control_plane.jobs.gguf import TIMEOUT_S as CONVERSION_TIMEOUT_S
+from seamlessflow.control_plane.jobs.submission.gguf import TIMEOUT_S as CONVERSION_TIMEOUT_S
 
 
 def test_a_submission_waits_for_as_long_as_a_conversion_may_take(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,4 +10,4 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing it registers the scheme with drf-spectacular.
-        from seamlessflow.control_plane.accounts import schema  # noqa: F401
+        from seamlessflow.control_plane.accounts.apis import schema  # noqa: F401

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from seamlessflow.control_plane.accounts.sign_in_attempts import attempts_forget
+from seamlessflow.control_plane.accounts.services.sign_in_attempts import attempts_forget
 
 
 @shared_task(name="seamlessflow.sign_in_attempts_forget")

@@ -12,14 +12,14 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from seamlessflow.control_plane.accounts.records import password_recorded
-from seamlessflow.control_plane.accounts.services import sign_in_token_use
-from seamlessflow.control_plane.accounts.sign_in_attempts import (
+from seamlessflow.control_plane.accounts.services.people import sign_in_token_use
+from seamlessflow.control_plane.accounts.services.records import password_recorded
+from seamlessflow.control_plane.accounts.services.sign_in_attempts import (
     SignInLocked,
     attempt_begin,
     attempt_succeeded,
 )
-from seamlessflow.control_plane.common.admin import author_of
+from seamlessflow.control_plane.common.admin.pages import author_of
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 

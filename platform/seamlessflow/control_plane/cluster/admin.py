@@ -7,8 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.cluster.models import PoolGrant
-from seamlessflow.control_plane.cluster.pools import grant_record
-from seamlessflow.control_plane.common.admin import author_of
+from seamlessflow.control_plane.cluster.services.pools import grant_record
+from seamlessflow.control_plane.common.admin.pages import author_of
 
 
 @admin.register(PoolGrant)

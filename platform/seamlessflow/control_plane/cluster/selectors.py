@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
 
-from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.accounts.selectors.access import Access
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType

@@ -4,11 +4,11 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.accounts.admin_access import rows_allowed
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, ReasonActionForm, author_of
+from seamlessflow.control_plane.accounts.admin.access import rows_allowed
+from seamlessflow.control_plane.common.admin.pages import ReadOnlyAdmin, ReasonActionForm, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.control_plane.jobs.services.moves import job_desire
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
 

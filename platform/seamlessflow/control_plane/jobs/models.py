@@ -9,7 +9,7 @@ from django.db import models
 
 from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
-from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, ResolvedSpec
+from seamlessflow.control_plane.common.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import (
     TERMINAL_JOB_STATES,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from seamlessflow.control_plane.accounts.models import TokenKind, User
-from seamlessflow.control_plane.accounts.selectors import (
+from seamlessflow.control_plane.accounts.selectors.access import (
     Access,
     access_of,
     access_within,
@@ -22,7 +22,7 @@ from seamlessflow.control_plane.accounts.selectors import (
 )
 from seamlessflow.control_plane.cluster.selectors import pools_visible
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
 from seamlessflow.control_plane.live.forests import group_snapshot
 from seamlessflow.control_plane.live.frames import (
     MACHINES_TOPIC,
@@ -33,7 +33,7 @@ from seamlessflow.control_plane.live.frames import (
     pool_of,
 )
 from seamlessflow.control_plane.live.selectors import job_snapshot, jobs_snapshot, machines_snapshot
-from seamlessflow.control_plane.trajectories.selectors import group_get_visible
+from seamlessflow.control_plane.trajectories.selectors.sessions import group_get_visible
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.protocol.live_events import TopicKind, group_topic
 from seamlessflow.core.types.ids import IdKind, parse_id

@@ -17,7 +17,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from redis.exceptions import RedisError
 
-from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.accounts.selectors.access import Access
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.live.access import (
     Credential,

@@ -12,13 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.control_plane.live.rows import group_row
-from seamlessflow.control_plane.trajectories.forest_selectors import (
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.control_plane.trajectories.selectors.forests import (
     MAX_NEW_NODES,
     ForestSession,
     forest_nodes_new,
     forest_sessions,
 )
-from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.protocol.live_events import group_topic
 from seamlessflow.core.protocol.live_rows import GroupData, GroupInfoRow, NodeRow, SessionRow
 from seamlessflow.core.types.ids import IdKind, show_id

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
-from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.accounts.selectors.access import Access
 from seamlessflow.control_plane.cluster.selectors import pools_visible
 from seamlessflow.control_plane.live.access import Credential, accesses_now
 

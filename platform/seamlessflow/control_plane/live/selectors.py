@@ -15,8 +15,8 @@ from django.db.models import Model, QuerySet
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Event
-from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.selectors.best_versions import best_versions_subquery
 from seamlessflow.control_plane.live.rewards import MAX_UPDATES, rewards_after
 from seamlessflow.control_plane.live.rows import (
     edit_row,

@@ -4,10 +4,10 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.accounts.admin_access import rows_allowed
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
+from seamlessflow.control_plane.accounts.admin.access import rows_allowed
+from seamlessflow.control_plane.common.admin.pages import ReadOnlyAdmin, author_of
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.pins import version_pin
+from seamlessflow.control_plane.policies.services.pins import version_pin
 from seamlessflow.core.access.operations import Operation
 
 

@@ -9,12 +9,12 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
-from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi
 from seamlessflow.control_plane.common.files.tar_stream import Member, tar_chunks, tar_size
 from seamlessflow.control_plane.common.http.streaming import in_threads
-from seamlessflow.control_plane.jobs.selectors import job_get_visible
-from seamlessflow.control_plane.policies.export import ExportForm
-from seamlessflow.control_plane.policies.selectors import version_export_members
+from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
+from seamlessflow.control_plane.policies.selectors.export import ExportForm
+from seamlessflow.control_plane.policies.selectors.versions import version_export_members
 
 TAR = "application/x-tar"
 

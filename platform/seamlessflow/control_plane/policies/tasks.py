@@ -4,7 +4,7 @@ from celery import shared_task
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.files.removals import deletions_allowed
-from seamlessflow.control_plane.policies import services
+from seamlessflow.control_plane.policies.services import versions as services
 
 
 @shared_task(name="seamlessflow.versions_prune")

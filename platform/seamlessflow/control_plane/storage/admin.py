@@ -6,12 +6,12 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.accounts.admin_access import access_of_staff, may_edit
+from seamlessflow.control_plane.accounts.admin.access import access_of_staff, may_edit
 from seamlessflow.control_plane.accounts.models import Project
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, RecordedAdmin, author_of
+from seamlessflow.control_plane.common.admin.pages import ReadOnlyAdmin, RecordedAdmin, author_of
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.storage.models import RetentionPolicy
-from seamlessflow.control_plane.storage.services import policy_edit
+from seamlessflow.control_plane.storage.services.retention import policy_edit
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, settings_check
 

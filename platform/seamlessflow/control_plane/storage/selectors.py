@@ -13,8 +13,8 @@ from django.db.models import BigIntegerField, DateTimeField, Exists, F, Max, Out
 from django.db.models.functions import Coalesce
 
 from seamlessflow.control_plane.common.models import Removal
-from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.selectors.best_versions import best_versions_subquery
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.storage.models import RetentionPolicy, StoredCheckpoint, StoredUsage

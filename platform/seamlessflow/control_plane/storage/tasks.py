@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.storage import services
+from seamlessflow.control_plane.storage.services import retention as services
 
 
 @shared_task(name="seamlessflow.retention_apply")

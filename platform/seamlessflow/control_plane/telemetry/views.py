@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
-from seamlessflow.control_plane.telemetry.prometheus import TableCollector
+from seamlessflow.control_plane.telemetry.selectors.prometheus import TableCollector
 
 _tables = CollectorRegistry()
 _tables.register(TableCollector())

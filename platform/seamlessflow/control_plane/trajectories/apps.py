@@ -6,7 +6,7 @@ from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 from django.utils import timezone
 
-from seamlessflow.control_plane.trajectories.partitions import node_partitions_ensure
+from seamlessflow.control_plane.trajectories.services.partitions import node_partitions_ensure
 
 
 class TrajectoriesConfig(AppConfig):

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from seamlessflow.control_plane.trajectories import partitions
+from seamlessflow.control_plane.trajectories.services import partitions
 
 
 @shared_task(name="seamlessflow.node_partitions_ensure")

@@ -2,18 +2,18 @@
 
 from django.urls import path
 
-from seamlessflow.control_plane.trajectories.apis import (
+from seamlessflow.control_plane.trajectories.apis.forests import (
+    GroupForestApi,
+    JobVocabularyApi,
+    SessionNodeApi,
+    SessionTokensApi,
+)
+from seamlessflow.control_plane.trajectories.apis.sessions import (
     GroupDetailApi,
     JobAuditApi,
     JobEvaluationListApi,
     JobGroupListApi,
     SessionDetailApi,
-)
-from seamlessflow.control_plane.trajectories.forest_apis import (
-    GroupForestApi,
-    JobVocabularyApi,
-    SessionNodeApi,
-    SessionTokensApi,
 )
 
 urlpatterns = [

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
+from seamlessflow.control_plane.common.admin.pages import ReadOnlyAdmin
 from seamlessflow.control_plane.uploads.models import Artifact
 
 

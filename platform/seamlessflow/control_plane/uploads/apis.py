@@ -16,15 +16,15 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.selectors import project_for
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.selectors.access import project_for
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.common.http.query import query_boolean
-from seamlessflow.control_plane.uploads.handler import IncomingFileHandler
 from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.control_plane.uploads.services import artifact_create
+from seamlessflow.control_plane.uploads.services.artifacts import artifact_create
+from seamlessflow.control_plane.uploads.services.handler import IncomingFileHandler
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.http.limits import MULTIPART_OVERHEAD_BYTES

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from seamlessflow.control_plane.uploads.incoming import leftovers_remove
+from seamlessflow.control_plane.uploads.services.incoming import leftovers_remove
 
 
 @shared_task(name="seamlessflow.incoming_clear")

@@ -11,15 +11,15 @@ from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from seamlessflow.control_plane.cluster.services import machine_join
+from seamlessflow.control_plane.cluster.services.machines import machine_join
 from seamlessflow.control_plane.common.database.availability import DATABASE_AWAY
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
 from seamlessflow.control_plane.common.http.problems import data_refused, database_away, problem_response
-from seamlessflow.control_plane.policies.services import version_publish
+from seamlessflow.control_plane.policies.services.versions import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
-from seamlessflow.control_plane.telemetry.session_logs import session_logs_store
+from seamlessflow.control_plane.telemetry.services.points import log_append, metrics_record
+from seamlessflow.control_plane.telemetry.services.session_logs import session_logs_store
 from seamlessflow.control_plane.worker_protocol.authentication import (
     join_authenticate,
     machine_authenticate,

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.accounts.models import TokenKind
-from seamlessflow.control_plane.accounts.secrets import secret_digest
-from seamlessflow.control_plane.accounts.selectors import token_find, token_touch
+from seamlessflow.control_plane.accounts.selectors.access import token_find, token_touch
+from seamlessflow.control_plane.accounts.selectors.secrets import secret_digest
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.core.protocol.credentials import InvalidCredential, PhaseClaims, phase_credential_verify
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from seamlessflow.control_plane.jobs.selectors import specs_load
+from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.worker_protocol.beats import SeenMachine, SeenPhase
 from seamlessflow.core.protocol.credentials import gang_secret

@@ -13,15 +13,15 @@ from uuid import UUID
 import msgspec
 from django.db import transaction
 
-from seamlessflow.control_plane.cluster.device_cordons import device_problems, devices_note
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.device_cordons import device_problems, devices_note
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.services import phase_succeed
-from seamlessflow.control_plane.telemetry.ledger_services import Boot, ledger_close, ledger_extend
-from seamlessflow.control_plane.telemetry.services import metrics_record
+from seamlessflow.control_plane.scheduling.services.leases import phase_succeed
+from seamlessflow.control_plane.telemetry.services.ledger import Boot, ledger_close, ledger_extend
+from seamlessflow.control_plane.telemetry.services.points import metrics_record
 from seamlessflow.control_plane.worker_protocol.beats import (
     SeenMachine,
     SeenPhase,

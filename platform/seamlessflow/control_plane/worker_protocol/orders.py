@@ -12,9 +12,9 @@ from uuid import UUID
 from django.conf import settings
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpec
-from seamlessflow.control_plane.jobs.selectors import specs_load
-from seamlessflow.control_plane.scheduling.snapshot_views import job_view, machine_view, pools_of
+from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
+from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view, machine_view, pools_of
 from seamlessflow.control_plane.worker_protocol.beats import (
     JOBS_PER_PAGE,
     SeenJob,

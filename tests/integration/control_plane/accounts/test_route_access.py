@@ -19,7 +19,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from psycopg import AsyncConnection
 
 from seamlessflow.control_plane.accounts.models import Membership, User
-from seamlessflow.control_plane.accounts.services import api_token_create
+from seamlessflow.control_plane.accounts.services.people import api_token_create
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.access.operations import (

@@ -13,7 +13,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from seamlessflow.control_plane.accounts.models import User
-from seamlessflow.control_plane.accounts.services import sign_in_token_create
+from seamlessflow.control_plane.accounts.services.people import sign_in_token_create
 from seamlessflow.control_plane.common.models import Event
 
 PASSWORD = "a-long-enough-password"

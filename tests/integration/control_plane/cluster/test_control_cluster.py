@@ -14,12 +14,12 @@ from django.http import HttpResponse
 from django.test import Client
 
 from seamlessflow.control_plane.accounts.models import Project, Token, User
-from seamlessflow.control_plane.accounts.services import sign_in_token_create
-from seamlessflow.control_plane.cluster import doorbells
+from seamlessflow.control_plane.accounts.services.people import sign_in_token_create
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.cluster.services import doorbells
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
-from seamlessflow.control_plane.trajectories.partitions import node_partitions_ensure
+from seamlessflow.control_plane.trajectories.services.partitions import node_partitions_ensure
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, worker_make

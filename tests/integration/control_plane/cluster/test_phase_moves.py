@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.database.availability import connection_arguments
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.scheduling.models import Phase

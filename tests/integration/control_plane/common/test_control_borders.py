@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from seamlessflow.control_plane import api_urls
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase

@@ -17,7 +17,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Token, User
-from seamlessflow.control_plane.accounts.services import api_token_create
+from seamlessflow.control_plane.accounts.services.people import api_token_create
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job

@@ -14,8 +14,8 @@ from django.conf import settings
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.jobs.continuing import origin_resolve
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.submission.continuing import origin_resolve
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import job_spec_parse
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -177,7 +177,7 @@ def test_a_refused_submission_leaves_no_files(cast: Cast, monkeypatch: pytest.Mo
     def fail(**_: object) -> None:
         raise RuntimeError("the database is away")
 
-    monkeypatch.setattr("seamlessflow.control_plane.jobs.services.event_record", fail)
+    monkeypatch.setattr("seamlessflow.control_plane.jobs.submission.submit.event_record", fail)
     before = sorted(Path(settings.ARTIFACT_ROOT).iterdir())
     with pytest.raises(RuntimeError, match="away"):
         cast.job(**continuing(cast, older))

@@ -15,7 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_move
+from seamlessflow.control_plane.jobs.services.moves import job_move
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
@@ -480,8 +480,8 @@ def test_the_duration_of_a_job_is_what_it_ran_without_its_pauses(
     def now() -> datetime:
         return start + timedelta(seconds=past_s[0])
 
-    for reader in ("services", "serializers"):
-        monkeypatch.setattr(f"seamlessflow.control_plane.jobs.{reader}.database_now", now, raising=False)
+    for reader in ("services.moves", "apis.serializers"):
+        monkeypatch.setattr(f"seamlessflow.control_plane.jobs.{reader}.database_now", now)
     job = cast.job()
 
     def move(to: JobState, at_s: float) -> None:

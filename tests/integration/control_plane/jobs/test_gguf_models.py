@@ -90,7 +90,7 @@ def test_what_cannot_be_converted_is_refused_with_what_to_do(
     assert "python -m seamlessflow_workers.train.gguf tiny-instruct.Q4_1.gguf FOLDER" in said
 
     with monkeypatch.context() as patched:
-        patched.setattr("seamlessflow.control_plane.jobs.gguf.MAX_BYTES", 1000)
+        patched.setattr("seamlessflow.control_plane.jobs.submission.gguf.MAX_BYTES", 1000)
         assert "larger than the 1000 bytes" in refusal(cast, folder)
 
     (folder / "another.gguf").write_bytes(b"GGUF")
@@ -104,7 +104,7 @@ def test_a_converter_that_fails_is_quoted_and_leaves_nothing(
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "holiday.gguf").write_bytes(b"not a model")
     monkeypatch.setattr(
-        "seamlessflow.control_plane.jobs.gguf.PROGRAM", "json.tool"
+        "seamlessflow.control_plane.jobs.submission.gguf.PROGRAM", "json.tool"
     )  # needs no torch to refuse it
 
     assert "holiday.gguf cannot be converted: Expecting value" in refusal(cast, tmp_path / "bad")

@@ -8,7 +8,7 @@ import pytest
 
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job, RewardCurve
-from seamlessflow.control_plane.jobs.reward_curves import NUM_CURVE_POINTS, job_reward_curves
+from seamlessflow.control_plane.jobs.services.reward_curves import NUM_CURVE_POINTS, job_reward_curves
 from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.trajectories.models import RolloutGroup

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.scheduling.scheduler import decide
@@ -57,7 +57,7 @@ def control_plane_environ(world: GatewayWorld, valkey: ValkeyUrls, folder: Path)
 RESUME = """
 import sys, django
 django.setup()
-from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.control_plane.jobs.services.moves import job_desire
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
 job_desire(job_id=sys.argv[1], desired=DesiredJobState.RUN, reason="mended", author="test")
 """
@@ -127,7 +127,7 @@ def finalize(job: Job, causes: Sequence[str]) -> None:
 
 def cycle(job: Job) -> str:
     """Run one cycle of the scheduler and return the job's desired state."""
-    from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
+    from seamlessflow.control_plane.jobs.services.self_pause import barren_jobs_pause
 
     barren_jobs_pause()
     plan_apply(decide(snapshot_load()))
@@ -202,7 +202,7 @@ def end(job: Job, index: int, reasons: Sequence[str], **fields: Any) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_equal_first_errors_pause_a_job_before_it_drops_a_group(cast: Cast) -> None:
-    from seamlessflow.control_plane.jobs import self_pause
+    from seamlessflow.control_plane.jobs.services import self_pause
 
     job = cast.job(is_running=True)
     end(job, 0, [f"agent.py (pid {slot}) exited with code 2" for slot in range(16)], failure="agent")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.control_plane.jobs import model_texts
+from seamlessflow.control_plane.jobs.submission import model_texts
 from tests.fixtures.control_plane import Cast, model_folder
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_submit
+from seamlessflow.control_plane.jobs.submission.submit import job_submit
 from seamlessflow.control_plane.trajectories.models import DatasetGroup, RolloutGroup, Session
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import SYSTEM, Cast, model_folder

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from seamlessflow.control_plane.cluster.services import machine_edit
+from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live import selectors
 from seamlessflow.control_plane.scheduling.models import Phase

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.policies.merging import from_floats, merged, to_floats
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.selectors.merging import from_floats, merged, to_floats
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout import weights as engine_weights
 from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory

@@ -7,13 +7,13 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import phase_lease, phase_succeed
-from seamlessflow.control_plane.trajectories.audit import job_audit
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import phase_lease, phase_succeed
 from seamlessflow.control_plane.trajectories.models import Session
+from seamlessflow.control_plane.trajectories.selectors.audit import job_audit
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Capabilities, PhaseReport
 from seamlessflow.core.scheduling.decisions import Lease

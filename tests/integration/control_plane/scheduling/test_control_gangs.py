@@ -8,8 +8,8 @@ import msgspec
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.worker import Capabilities, GangOrder, PhaseOrder, PhaseReport
 from seamlessflow.core.scheduling.decisions import LeaseGang, Plan

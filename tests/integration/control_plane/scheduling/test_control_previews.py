@@ -8,13 +8,13 @@ from django.test import Client
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from seamlessflow.control_plane.cluster.device_cordons import device_release
 from seamlessflow.control_plane.cluster.models import PoolGrant
+from seamlessflow.control_plane.cluster.services.device_cordons import device_release
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.core.protocol.worker import Capabilities

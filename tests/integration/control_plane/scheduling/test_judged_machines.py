@@ -10,16 +10,16 @@ from django.test import Client
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.control_plane.jobs.services.moves import job_desire
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.scheduling.judgements import machine_release
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.judgements import machine_release
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, PausedBy
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
 from seamlessflow.core.protocol.worker import PhaseReport

@@ -8,7 +8,7 @@ from django.db import connection, connections, transaction
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.services import WakeUp, phase_lease
+from seamlessflow.control_plane.scheduling.services.leases import WakeUp, phase_lease
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import Lease
 from seamlessflow.core.types.tags import Role

@@ -15,9 +15,9 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
-from seamlessflow.control_plane.telemetry.project_time import project_seconds
+from seamlessflow.control_plane.telemetry.selectors.project_time import project_seconds
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id

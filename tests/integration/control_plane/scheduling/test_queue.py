@@ -7,15 +7,15 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_submit
-from seamlessflow.control_plane.scheduling import queue_keeper
+from seamlessflow.control_plane.jobs.submission.submit import job_submit
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.queue_keeper import QueueKeeper
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors import queue_keeper
+from seamlessflow.control_plane.scheduling.selectors.queue_keeper import QueueKeeper
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.explain.unblocks import EVERY_KIND, OPEN_KINDS, UnblockKind

@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.scheduling import snapshot_rows
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors import snapshot_rows
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.worker_protocol.beats import machine_see
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.decisions import Plan

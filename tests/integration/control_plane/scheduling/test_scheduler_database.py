@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, PoolGrant
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.control_plane.jobs.services.moves import job_desire
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import WakeUp, plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import WakeUp, plan_apply
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState

@@ -16,23 +16,23 @@ from django.db import connection
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, PoolGrant
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.policies.services import version_publish
-from seamlessflow.control_plane.scheduling import leader as leader_module
-from seamlessflow.control_plane.scheduling.judgements import machine_quarantine
-from seamlessflow.control_plane.scheduling.leader import POLL_S, Leader, database_connect
+from seamlessflow.control_plane.policies.services.versions import version_publish
+from seamlessflow.control_plane.scheduling.leading import leader as leader_module
+from seamlessflow.control_plane.scheduling.leading.leader import POLL_S, Leader, database_connect
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.control_plane.scheduling.selectors import live_phases, snapshot_load
-from seamlessflow.control_plane.scheduling.snapshot_rows import job_views, machine_views
-from seamlessflow.control_plane.scheduling.snapshot_views import (
+from seamlessflow.control_plane.scheduling.selectors.snapshot import live_phases, snapshot_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot_rows import job_views, machine_views
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import (
     grants_load,
     machine_view,
     phase_view,
     pools_of,
 )
+from seamlessflow.control_plane.scheduling.services.judgements import machine_quarantine
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Capabilities, PhaseReport

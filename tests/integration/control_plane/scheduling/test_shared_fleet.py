@@ -3,11 +3,11 @@
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import phase_succeed, plan_apply
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import phase_succeed, plan_apply
 from seamlessflow.control_plane.trajectories.models import Gateway
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState

@@ -9,13 +9,13 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.control_plane.scheduling.pace_rows import sampled_load
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.scheduling.selectors.pace_rows import sampled_load
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.trajectories.models import Gateway
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.scheduler import decide

@@ -12,14 +12,14 @@ from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.storage.backups.record import record_read
-from seamlessflow.control_plane.storage.backups.restoring import (
+from seamlessflow.control_plane.storage.services.backups.record import record_read
+from seamlessflow.control_plane.storage.services.backups.restoring import (
     _missing_handle,
     _paths_move,
     manifest_read,
 )
-from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staging
-from seamlessflow.control_plane.storage.backups.taking import BackupRefused, _folder_prepare, _plan
+from seamlessflow.control_plane.storage.services.backups.staging import checkpoints_stage, staging
+from seamlessflow.control_plane.storage.services.backups.taking import BackupRefused, _folder_prepare, _plan
 from seamlessflow.core.backup.manifest import DamagedBackup, Manifest, StoredFile
 from tests.fixtures.control_plane import Cast
 from tests.fixtures.stored_files import job_folder

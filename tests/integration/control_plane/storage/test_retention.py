@@ -270,7 +270,8 @@ def deletions(person: Person) -> list[dict[str, Any]]:
 def test_a_deletion_killed_halfway_is_completed_by_the_next_run(
     cast: Cast, killed_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seamlessflow.control_plane.storage import carrying_out, services
+    from seamlessflow.control_plane.storage.services import carrying_out
+    from seamlessflow.control_plane.storage.services import retention as services
 
     job = ended_job(cast, ago=timedelta(hours=1))
     nodes_make(job)

@@ -13,15 +13,15 @@ from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.files.artifacts import artifact_store
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import versions_prune_job
-from seamlessflow.control_plane.storage.backups.record import record_read
-from seamlessflow.control_plane.storage.backups.restoring import _files_copy as files_restore
-from seamlessflow.control_plane.storage.backups.staging import checkpoints_stage, staging
-from seamlessflow.control_plane.storage.backups.taking import _files_copy, _plan, root_recorded
-from seamlessflow.control_plane.storage.measuring import _checkpoints_stored
+from seamlessflow.control_plane.policies.services.versions import versions_prune_job
+from seamlessflow.control_plane.storage.services.backups.record import record_read
+from seamlessflow.control_plane.storage.services.backups.restoring import _files_copy as files_restore
+from seamlessflow.control_plane.storage.services.backups.staging import checkpoints_stage, staging
+from seamlessflow.control_plane.storage.services.backups.taking import _files_copy, _plan, root_recorded
+from seamlessflow.control_plane.storage.services.measuring import _checkpoints_stored
 from seamlessflow.control_plane.trajectories.models import Batch
 from seamlessflow.control_plane.uploads.models import Artifact
-from seamlessflow.control_plane.uploads.services import artifact_fill
+from seamlessflow.control_plane.uploads.services.artifacts import artifact_fill
 from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, upload_path, version_path
 from seamlessflow.core.backup.manifest import FILES_NAME, Manifest, StoredFile
 from seamlessflow.core.types.ids import IdKind, show_id

@@ -14,8 +14,8 @@ from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.telemetry import ledger_selectors
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
+from seamlessflow.control_plane.telemetry.selectors import ledger as ledger_selectors
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ids import IdKind, show_id

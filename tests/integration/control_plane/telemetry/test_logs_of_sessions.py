@@ -12,7 +12,7 @@ from django.utils import timezone
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.storage.services import retention_apply
+from seamlessflow.control_plane.storage.services.retention import retention_apply
 from seamlessflow.control_plane.telemetry.models import LogChunk
 from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.core.protocol.worker import SessionLog, SessionLogs

@@ -15,8 +15,8 @@ from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.models import Batch, RolloutGroup, Session
+from seamlessflow.control_plane.trajectories.selectors.audit import job_audit
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role

@@ -13,10 +13,10 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rows import job_row
 from seamlessflow.control_plane.live.selectors import group_rows, job_objects
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import versions_prune
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.trajectories.audit import job_audit
+from seamlessflow.control_plane.policies.services.versions import versions_prune
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.control_plane.trajectories.models import Evaluation, RolloutGroup
+from seamlessflow.control_plane.trajectories.selectors.audit import job_audit
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, group_make, publication_of
 from tests.fixtures.stored_files import artifact_path

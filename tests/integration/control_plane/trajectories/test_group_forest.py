@@ -18,13 +18,13 @@ from pytest_django import Settings
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.feeder import Feeder
-from seamlessflow.control_plane.trajectories.forest_selectors import (
+from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
+from seamlessflow.control_plane.trajectories.selectors.forests import (
     COLUMNS,
     forest_page,
     forest_sessions,
     session_tokens,
 )
-from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.core.protocol.live_events import WATCHED_KEY
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.trajectories.join_selectors import job_joins
+from seamlessflow.control_plane.trajectories.selectors.joins import job_joins
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
 from tests.fixtures.forests import ForestShape, WrittenForest, forest_write

@@ -12,7 +12,7 @@ import zstandard
 from django.db import connection
 from django.utils import timezone
 
-from seamlessflow.control_plane.storage import services
+from seamlessflow.control_plane.storage.services import retention as services
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
 from tests.fixtures.stored_files import job_folder
@@ -65,7 +65,7 @@ def test_no_row_is_deleted_while_its_parquet_file_cannot_be_written(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seamlessflow.control_plane.storage.exports.parquet_write", full)
+        patched.setattr("seamlessflow.control_plane.storage.services.exports.parquet_write", full)
         background_run()
     assert num_nodes(job) == 3
 

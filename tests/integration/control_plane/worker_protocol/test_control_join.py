@@ -21,7 +21,7 @@ from seamlessflow.cli.joining import machine_join
 from seamlessflow.cli.local.state import Home
 from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.cluster.services import machine_edit
+from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.worker_protocol import authentication as worker_auth
 from seamlessflow.core.protocol.worker import Heartbeat, Join, Joined
 from seamlessflow.core.scheduling.explain.edits import MachineEdit

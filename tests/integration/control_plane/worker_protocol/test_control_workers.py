@@ -13,15 +13,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import MachineHeartbeat
-from seamlessflow.control_plane.cluster.phases import phase_move
-from seamlessflow.control_plane.cluster.services import machine_edit
+from seamlessflow.control_plane.cluster.services.machines import machine_edit
+from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import leftovers_clear, versions_prune
+from seamlessflow.control_plane.policies.services.versions import leftovers_clear, versions_prune
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.control_plane.telemetry.services import points as telemetry_services
 from seamlessflow.control_plane.worker_protocol.beats import JOBS_PER_PAGE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (

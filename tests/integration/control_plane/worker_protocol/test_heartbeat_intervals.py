@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, heard
 from seamlessflow.control_plane.live.selectors import machine_rows
-from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.telemetry.ledger_selectors import machine_ledger
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.control_plane.telemetry.selectors.ledger import machine_ledger
 from seamlessflow.control_plane.worker_protocol import beats, heartbeats
 from seamlessflow.control_plane.worker_protocol.fleet_size import COUNT_EVERY_S, FleetSize
 from seamlessflow.core.types.ledger import IdleCause, LedgerState

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from seamlessflow.control_plane.jobs.continued_files import checkpoint_take, version_take
+from seamlessflow.control_plane.jobs.submission.continued_files import checkpoint_take, version_take
 from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, version_path
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.protocol.child import (

@@ -9,7 +9,7 @@ import pytest
 
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.http.parsers import JsonParser, YamlParser
-from seamlessflow.control_plane.jobs.tasks_file import tasks_check
+from seamlessflow.control_plane.jobs.submission.tasks_file import tasks_check
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.tasks import tasks_load
 from seamlessflow.runtime.yaml_documents import yaml_document

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.jobs.attention_heads import heads_check
+from seamlessflow.control_plane.jobs.submission.attention_heads import heads_check
 from seamlessflow.core.training.section import TrainSection
 
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpecs
+from seamlessflow.control_plane.common.resolved_specs import ResolvedSpecs
 from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
 
 DOCUMENT = job_spec_parse(

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind
-from seamlessflow.control_plane.scheduling.services import WakeUp
+from seamlessflow.control_plane.scheduling.leading.doorbells import EnginesBehind
+from seamlessflow.control_plane.scheduling.services.leases import WakeUp
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

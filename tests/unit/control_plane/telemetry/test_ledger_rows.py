@@ -6,7 +6,7 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.control_plane.telemetry.ledger_services import MAX_AHEAD, Boot, _row, _touching
+from seamlessflow.control_plane.telemetry.services.ledger import MAX_AHEAD, Boot, _row, _touching
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ledger import LedgerState
 

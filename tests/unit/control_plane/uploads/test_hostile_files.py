@@ -19,9 +19,10 @@ import pytest
 from pytest_django import Settings
 
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.uploads import archives, services
-from seamlessflow.control_plane.uploads.archives import archive_unpack
 from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.control_plane.uploads.services import archives
+from seamlessflow.control_plane.uploads.services import artifacts as services
+from seamlessflow.control_plane.uploads.services.archives import archive_unpack
 from seamlessflow.core.artifacts.store_paths import upload_path
 
 MEBIBYTE = 1024**2
@@ -47,19 +48,19 @@ growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(json.dumps([said, growth * 1024]))
 """
 UNPACK = (
-    "from seamlessflow.control_plane.uploads.archives import archive_unpack",
+    "from seamlessflow.control_plane.uploads.services.archives import archive_unpack",
     "archive_unpack(archive=folder / 'a.tar.gz', folder=folder, max_bytes=2**20)",
 )
 DIGEST = (
-    "from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest",
+    "from seamlessflow.control_plane.jobs.submission.tokenizers import tokenizer_digest",
     "tokenizer_digest(folder)",
 )
 CONFIG = (
-    "from seamlessflow.control_plane.jobs.references import model_context_check",
+    "from seamlessflow.control_plane.jobs.submission.references import model_context_check",
     "model_context_check(folder, max_model_len=8)",
 )
 HEADERS = (
-    "from seamlessflow.control_plane.jobs.model_layers import lora_targets_check",
+    "from seamlessflow.control_plane.jobs.submission.model_layers import lora_targets_check",
     "lora_targets_check(folder, ['q_proj'])",
 )
 

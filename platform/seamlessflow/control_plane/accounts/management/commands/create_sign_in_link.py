@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from seamlessflow.control_plane.accounts.models import User
-from seamlessflow.control_plane.accounts.services import OWNER_NAME, sign_in_token_create
+from seamlessflow.control_plane.accounts.services.people import OWNER_NAME, sign_in_token_create
 
 
 class Command(BaseCommand):

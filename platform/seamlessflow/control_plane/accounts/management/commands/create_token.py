@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
-from seamlessflow.control_plane.accounts.services import DEFAULT_PROJECT, OWNER_NAME, api_token_create
+from seamlessflow.control_plane.accounts.services.people import DEFAULT_PROJECT, OWNER_NAME, api_token_create
 from seamlessflow.core.access.minting import (
     DEFAULT_LIFETIME_DAYS,
     DEFAULT_SCOPES,

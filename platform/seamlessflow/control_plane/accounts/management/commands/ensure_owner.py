@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from seamlessflow.control_plane.accounts.services import owner_ensure
+from seamlessflow.control_plane.accounts.services.people import owner_ensure
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from seamlessflow.control_plane.cluster.services import machine_register
+from seamlessflow.control_plane.cluster.services.machines import machine_register
 from seamlessflow.control_plane.common.errors import ApplicationError
 
 

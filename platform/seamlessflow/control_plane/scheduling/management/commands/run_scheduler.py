@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from seamlessflow.control_plane.live.feeder import feeding
 from seamlessflow.control_plane.liveness import scheduler_watchdog
-from seamlessflow.control_plane.scheduling.leader import Leader
+from seamlessflow.control_plane.scheduling.leading.leader import Leader
 
 GC_THRESHOLD = 20_000  # new containers until the next collection of the youngest
 

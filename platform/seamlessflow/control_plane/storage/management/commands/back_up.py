@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from seamlessflow.control_plane.storage.backups.programs import ProgramFailed
-from seamlessflow.control_plane.storage.backups.taking import BackupRefused, back_up
+from seamlessflow.control_plane.storage.services.backups.programs import ProgramFailed
+from seamlessflow.control_plane.storage.services.backups.taking import BackupRefused, back_up
 
 
 class Command(BaseCommand):

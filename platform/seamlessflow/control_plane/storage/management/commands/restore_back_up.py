@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from seamlessflow.control_plane.storage.backups.programs import ProgramFailed
-from seamlessflow.control_plane.storage.backups.restoring import RestoreRefused, restore
+from seamlessflow.control_plane.storage.services.backups.programs import ProgramFailed
+from seamlessflow.control_plane.storage.services.backups.restoring import RestoreRefused, restore
 from seamlessflow.core.backup.manifest import DamagedBackup
 
 

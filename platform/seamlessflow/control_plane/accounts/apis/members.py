@@ -1,0 +1,114 @@
+"""Members of a project over REST. Members see one another; owners add, change and remove."""
+
+from http import HTTPStatus
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.models import MembershipRole
+from seamlessflow.control_plane.accounts.services.members import (
+    member_add,
+    member_change,
+    member_list,
+    member_remove,
+    project_get,
+)
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.core.access.operations import Operation
+
+ROLE_HELP = (
+    "viewer: sees everything; member: also submits jobs and edits their own; owner: also edits the jobs of others, "
+    "the members and the retention policy."
+)
+
+
+class MemberOutput(serializers.Serializer):
+    username = serializers.CharField(source="user.username")
+    role = serializers.CharField(help_text=ROLE_HELP)
+    is_active = serializers.BooleanField(
+        source="user.is_active", help_text="Whether the account is open; a closed account cannot sign in."
+    )
+    last_sign_in_at = serializers.DateTimeField(
+        source="user.last_login",
+        allow_null=True,
+        help_text="Time of the last sign-in with a browser; null if there was none.",
+    )
+
+
+class MemberAddedOutput(MemberOutput):
+    sign_in_link = serializers.CharField(
+        help_text=(
+            "Sign-in link of a new account. It works once, within a day, and is shown only in this answer. Empty if "
+            "the account already existed."
+        )
+    )
+
+
+class MemberInput(serializers.Serializer):
+    username = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(MembershipRole.choices, default=MembershipRole.MEMBER, help_text=ROLE_HELP)
+    invite = serializers.BooleanField(
+        default=False,
+        help_text="Create the account if it does not exist, and return a sign-in link.",
+    )
+
+
+class MemberRoleInput(serializers.Serializer):
+    role = serializers.ChoiceField(MembershipRole.choices, help_text=ROLE_HELP)
+
+
+class MemberListAddApi(ProjectApi):
+    @extend_schema(
+        operation_id="member_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MemberOutput)
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """List the members of a project with their roles."""
+        project = project_get(access=self.access, slug=slug, operation=Operation.PROJECT_READ)
+        return page_response(request, member_list(project=project), MemberOutput)
+
+    @extend_schema(operation_id="member_add", request=MemberInput, responses={201: MemberAddedOutput})
+    def post(self, request: Request, slug: str) -> Response:
+        """Add a member to a project. For owners of the project.
+
+        The user must exist, unless `invite` is true: then an account is created, and the answer
+        holds a sign-in link that works once.
+        """
+        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
+        body = body_read(request, MemberInput)
+        added = member_add(
+            project=project,
+            username=body["username"],
+            role=MembershipRole(body["role"]),
+            is_invited=body["invite"],
+            author=self.access.author,
+        )
+        answer = MemberOutput(added.membership).data | {"sign_in_link": added.sign_in_link}
+        return Response(answer, status=HTTPStatus.CREATED)
+
+
+class MemberDetailApi(ProjectApi):
+    @extend_schema(operation_id="member_change", request=MemberRoleInput, responses=MemberOutput)
+    def patch(self, request: Request, slug: str, username: str) -> Response:
+        """Change the role of a member. For owners of the project.
+
+        The last owner of a project cannot become anything else (409).
+        """
+        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
+        role = MembershipRole(body_read(request, MemberRoleInput)["role"])
+        membership = member_change(project=project, username=username, role=role, author=self.access.author)
+        return Response(MemberOutput(membership).data)
+
+    @extend_schema(operation_id="member_remove", responses={204: None})
+    def delete(self, request: Request, slug: str, username: str) -> Response:
+        """Remove a member from a project. For owners of the project.
+
+        The member's tokens of the project end, and their open pages close within seconds. The last
+        owner cannot be removed (409).
+        """
+        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
+        member_remove(project=project, username=username, author=self.access.author)
+        return Response(status=HTTPStatus.NO_CONTENT)

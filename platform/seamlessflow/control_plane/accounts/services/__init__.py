@@ -1,0 +1,1 @@
+"""Writes of this app: each changes rows and leaves its event in one transaction."""

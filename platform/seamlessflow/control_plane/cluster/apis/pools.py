@@ -1,0 +1,69 @@
+"""Pools over REST: list them, grant one to a project, revoke a grant."""
+
+from http import HTTPStatus
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.services.shares import share_project_get
+from seamlessflow.control_plane.cluster.services.pools import pool_grant, pool_list, pool_revoke
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+
+
+class PoolOutput(serializers.Serializer):
+    name = serializers.CharField()
+    num_machines = serializers.IntegerField()
+    is_open = serializers.BooleanField(
+        help_text="Whether all projects may use it: the pool `default` is open until it is granted to somebody."
+    )
+    projects = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Slugs of the projects that it is granted to, as far as you may read them.",
+    )
+
+
+class PoolReasonInput(serializers.Serializer):
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
+class PoolListApi(ProjectApi):
+    @extend_schema(
+        operation_id="pool_list", parameters=PAGE_PARAMETERS, responses=page_serializer(PoolOutput)
+    )
+    def get(self, request: Request) -> Response:
+        """List the pools of machines that your projects may use; operators see all."""
+        return page_response(request, pool_list(access=self.access), PoolOutput)
+
+
+class PoolGrantApi(ProjectApi):
+    @extend_schema(operation_id="pool_grant", request=PoolReasonInput, responses={204: None})
+    def put(self, request: Request, pool: str, slug: str) -> Response:
+        """Grant a pool to a project. For operators only.
+
+        The jobs of the project may then use the pool's machines. The pool `default` is open to all until it is
+        granted to somebody; from then on only the projects that it is granted to may use it. Repeating the request
+        changes nothing. A pool without machines is refused (404).
+        """
+        project = share_project_get(access=self.access, slug=slug)
+        reason = body_read(request, PoolReasonInput)["reason"]
+        pool_grant(pool=pool, project=project, reason=reason, author=self.access.author)
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+    @extend_schema(
+        operation_id="pool_revoke",
+        parameters=[OpenApiParameter("reason", description="Reason, kept in the audit trail.")],
+        responses={204: None},
+    )
+    def delete(self, request: Request, pool: str, slug: str) -> Response:
+        """End the grant of a pool to a project. For operators only.
+
+        What the project runs on the pool's machines is drained. Repeating the request changes nothing.
+        """
+        project = share_project_get(access=self.access, slug=slug)
+        reason = request.query_params.get("reason", "")
+        pool_revoke(pool=pool, project=project, reason=reason, author=self.access.author)
+        return Response(status=HTTPStatus.NO_CONTENT)

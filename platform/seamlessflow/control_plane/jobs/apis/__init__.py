@@ -1,0 +1,1 @@
+"""Routes of this app: they check who asks, then call services and selectors."""

@@ -1,0 +1,237 @@
+"""Chooses the trajectories of other jobs that a job trains on, and fixes them when it is submitted.
+
+Takes the data section of a spec. Writes rows of `DatasetGroup`, which gateways read batch by batch, and counts what was
+chosen and what was left out, by reason. Invariant: every session comes from a job of the same project and had finished
+by then; what its source records later changes nothing, so the job can be repeated.
+"""
+
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.files.artifacts import recorded_pin
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.submission.tokenizers import tokenizer_digest
+from seamlessflow.core.dataset.epochs import EpochPlan
+from seamlessflow.core.dataset.section import DataSection
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.runtime.artifacts.store import StoreError
+
+# Why a session is not trained, in words for people. The first reason that holds is reported.
+REASONS = {
+    "open": "still open when the job was submitted",
+    "failed": "without an outcome",
+    "evaluation": "of held-out tasks",
+    "environment": "of another environment",
+    "domain": "of another domain",
+    "reward": "outside the bounds of the reward",
+    "empty": "without a token whose version is known",
+    "version": "sampled by other policy versions",
+    "rank": "not among the best of their group",
+}
+# One statement, one snapshot of the tables. The nodes of a session are looked at only if nothing else rules it out.
+_FREEZE = f"""
+    WITH source AS (
+        SELECT j.id, j.spec->'environment'->>'name' AS environment, place
+        FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
+        JOIN jobs_job j ON j.id = wanted.id AND j.project_id = %(project)s
+    ), judged AS (
+        SELECT s.id, s.month, s.group_id, s.slot, s.attempt, s.reward, s.num_sampled_tokens, source.place,
+               g.evaluation_version, g.index,
+               CASE WHEN s.state = '{SessionState.OPEN}' THEN 'open'
+                    WHEN s.state <> '{SessionState.CLOSED}' OR s.reward IS NULL THEN 'failed'
+                    WHEN g.evaluation_version IS NOT NULL AND NOT %(with_evaluations)s THEN 'evaluation'
+                    WHEN cardinality(%(environments)s::text[]) > 0
+                         AND source.environment <> ALL(%(environments)s::text[]) THEN 'environment'
+                    WHEN cardinality(%(domains)s::text[]) > 0
+                         AND coalesce(g.task->>'domain', '') <> ALL(%(domains)s::text[]) THEN 'domain'
+                    WHEN s.reward < %(min_reward)s OR s.reward > %(max_reward)s THEN 'reward' END AS reason
+        FROM source JOIN trajectory_session s ON s.job_id = source.id
+        JOIN trajectory_group g ON g.id = s.group_id
+    ), sampled AS (
+        SELECT judged.*, v.low, v.high FROM judged LEFT JOIN LATERAL (
+            SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_node n
+            WHERE judged.reason IS NULL AND n.month = judged.month AND n.session_id = judged.id AND n.kind = 2
+              AND NOT n.is_partial) v ON true
+    ), fitting AS (
+        SELECT *, coalesce(reason, CASE
+            WHEN high IS NULL OR high < 0 THEN 'empty'
+            WHEN low < %(from_version)s OR high > %(to_version)s THEN 'version' END) AS cause
+        FROM sampled
+    ), ranked AS (
+        SELECT *, CASE WHEN cause IS NULL THEN row_number() OVER (
+            PARTITION BY group_id, cause IS NULL ORDER BY reward DESC, num_sampled_tokens, slot, attempt) END AS rank
+        FROM fitting
+    ), chosen AS (
+        SELECT * FROM ranked WHERE rank <= %(best_per_group)s
+    ), stored AS (
+        INSERT INTO trajectory_dataset (project_id, job_id, position, group_id, session_ids)
+        SELECT %(project)s, %(job)s,
+               row_number() OVER (ORDER BY place, evaluation_version NULLS FIRST, index) - 1, group_id, session_ids
+        FROM (SELECT place, evaluation_version, index, group_id, array_agg(id ORDER BY slot, attempt) AS session_ids
+              FROM chosen GROUP BY place, evaluation_version, index, group_id) one
+        RETURNING 1
+    )
+    SELECT cause, count(*), 0, 0 FROM ranked WHERE cause IS NOT NULL GROUP BY cause
+    UNION ALL
+    SELECT 'rank', count(*), 0, 0 FROM ranked WHERE cause IS NULL AND rank > %(best_per_group)s
+    UNION ALL
+    SELECT '', count(*), coalesce(sum(num_sampled_tokens), 0), (SELECT count(*) FROM stored) FROM chosen
+"""
+_NO_BOUND = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A job whose trajectories another job trains on."""
+
+    job_id: UUID
+    name: str
+
+    @property
+    def shown_id(self) -> str:
+        return show_id(IdKind.JOB, self.job_id)
+
+
+def sources_resolve(*, spec: JobSpec, project_id: UUID, digest: str) -> list[Source]:
+    """Return the jobs that a spec names. Raises ApplicationError for one that is missing or whose tokens do not fit."""
+    sources: list[Source] = []
+    for place, reference in enumerate(spec.data.jobs):
+        field = f"data.jobs.{place}"
+        job = _job_named(reference, project_id, field)
+        if any(source.job_id == job.id for source in sources):
+            raise field_error(field, f"{reference!r} is named twice")
+        _tokens_check(job, spec, digest, field)
+        sources.append(Source(job.id, job.name))
+    return sources
+
+
+def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], seed: int) -> EpochPlan:
+    """Choose the sessions and store them with the job. Call this in the transaction that made the job.
+
+    Sets `job.dataset` without saving it. Raises ApplicationError when nothing is left to train.
+    """
+    _sources_hold(sources)
+    counts = _store(job, data, sources)
+    num_sessions, num_tokens, num_groups = counts.pop("")
+    left_out = {reason: counts[reason][0] for reason in REASONS if counts.get(reason, (0,))[0]}
+    if not num_sessions:
+        raise field_error("data", _nothing_left(sources, left_out))
+    plan = EpochPlan(
+        num_groups=num_groups,
+        groups_per_batch=data.groups_per_batch,
+        num_epochs=data.num_epochs,
+        seed=seed,
+        is_shuffled=data.shuffle,
+    )
+    job.dataset = {
+        "jobs": [{"id": source.shown_id, "name": source.name} for source in sources],
+        "num_sessions": num_sessions,
+        "num_groups": num_groups,
+        "num_sampled_tokens": num_tokens,
+        "num_batches_per_epoch": plan.batches_per_epoch,
+        "num_epochs": plan.num_epochs,
+        "left_out": [
+            {"reason": reason, "detail": REASONS[reason], "num_sessions": number}
+            for reason, number in left_out.items()
+        ],
+    }
+    return plan
+
+
+def _sources_hold(sources: Sequence[Source]) -> None:
+    """Make deletions of their trajectories wait for this transaction. Raises ApplicationError (409) after one."""
+    locked = Job.objects.select_for_update(of=("self",), no_key=True).order_by("id")
+    rows = locked.filter(id__in=[source.job_id for source in sources])
+    gone = [row for row in rows if row.deleted_at is not None or row.trajectories_deleted_at is not None]
+    if gone:
+        raise conflict(f"the trajectories of {gone[0].name!r} were deleted in the meantime")
+
+
+def _job_named(reference: str, project_id: UUID, field: str) -> Job:
+    jobs = Job.objects.filter(project_id=project_id, deleted_at=None)
+    try:
+        found = list(jobs.filter(id=parse_id(IdKind.JOB, reference)))
+    except ValueError:
+        found = list(jobs.filter(name=reference).order_by("-created_at")[:3])
+    if not found:
+        raise field_error(
+            field, f"there is no job {reference!r} in this project; accepted: a job's id or name"
+        )
+    if len(found) > 1:
+        ids = ", ".join(show_id(IdKind.JOB, job.id) for job in found)
+        raise field_error(
+            field, f"several jobs of this project are called {reference!r}; name one by its id: {ids}"
+        )
+    return found[0]
+
+
+def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
+    """Check that token ids mean the same to both models, and that the recorded sessions fit the model's length."""
+    name = show_id(IdKind.JOB, source.id)
+    if source.trajectories_deleted_at is not None:
+        raise field_error(
+            field, f"the trajectories of {name} were deleted on {source.trajectories_deleted_at:%Y-%m-%d}"
+        )
+    try:
+        recorded_with = source.tokenizer_sha256 or _tokenizer_digest(source)
+    except ApplicationError as error:  # submitted before digests were kept, and its model is gone
+        raise field_error(
+            field, f"it is no longer known what the tokens of {name} mean: {error.detail}"
+        ) from error
+    if recorded_with != digest:
+        raise field_error(
+            field,
+            f"{name} was recorded with a tokenizer other than that of model.source, so its tokens mean something else",
+        )
+    longest = source.resolved_spec.model.max_model_len
+    if longest > spec.model.max_model_len:
+        raise field_error(
+            "model.max_model_len",
+            f"{spec.model.max_model_len} is less than max_model_len of {name}, whose sessions may be longer; "
+            f"accepted: from {longest} on",
+        )
+
+
+def _store(job: Job, data: DataSection, sources: Sequence[Source]) -> dict[str, tuple[int, int, int]]:
+    """Return (sessions, sampled tokens, groups) by reason for leaving them out; those chosen are under ""."""
+    parameters: dict[str, Any] = {
+        "job": job.id,
+        "project": job.project_id,
+        "jobs": [source.job_id for source in sources],
+        "with_evaluations": data.with_evaluations,
+        "environments": data.environments,
+        "domains": data.domains,
+        "min_reward": float("-inf") if data.min_reward is None else data.min_reward,
+        "max_reward": float("inf") if data.max_reward is None else data.max_reward,
+        "from_version": -_NO_BOUND if data.from_version is None else data.from_version,
+        "to_version": _NO_BOUND if data.to_version is None else data.to_version,
+        "best_per_group": _NO_BOUND if data.best_per_group is None else data.best_per_group,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_FREEZE, parameters)
+        return {cause: (number, int(tokens), groups) for cause, number, tokens, groups in cursor.fetchall()}
+
+
+def _nothing_left(sources: Sequence[Source], left_out: dict[str, int]) -> str:
+    names = ", ".join(source.shown_id for source in sources)
+    if not left_out:
+        return f"there is nothing to train on: {names} recorded no session"
+    why = ", ".join(f"{number} {REASONS[reason]}" for reason, number in left_out.items())
+    return f"there is nothing to train on in {names}; sessions left out: {why}"
+
+
+def _tokenizer_digest(source: Job) -> str:
+    try:
+        with recorded_pin(source.model_path, text_only=True) as pinned:
+            return tokenizer_digest(pinned.path)
+    except StoreError as error:
+        raise field_error("model.source", str(error)) from error

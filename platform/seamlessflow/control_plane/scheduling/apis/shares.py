@@ -1,0 +1,121 @@
+"""Shares of projects over REST: weight and quota of machines, and what each project has now."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.services.shares import (
+    SHARE_FIELDS,
+    project_share_edit,
+    share_project_get,
+)
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.scheduling.selectors.project_shares import project_shares, share_projects
+
+
+class ShareOutput(serializers.Serializer):
+    project = serializers.CharField(source="project.slug")
+    name = serializers.CharField(source="project.name")
+    weight = serializers.FloatField(source="project.weight")
+    machine_quota = serializers.IntegerField(
+        source="project.machine_quota",
+        allow_null=True,
+        help_text="The most machines and agent slots that its jobs may hold together; null: no limit.",
+    )
+    priority_ceiling = serializers.IntegerField(
+        source="project.priority_ceiling",
+        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+    )
+    queued_jobs_quota = serializers.IntegerField(
+        source="project.queued_jobs_quota",
+        allow_null=True,
+        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+    )
+    entitled = serializers.FloatField(
+        source="now.entitled",
+        help_text=(
+            "Machines that roll out or train which it is entitled to, by its weight among the projects that have "
+            "jobs; 0 while it has none. Jobs of a higher priority go before that."
+        ),
+    )
+    num_held = serializers.IntegerField(
+        source="now.num_held",
+        help_text="What it holds now of its quota: machines that roll out or train, and agent slots.",
+    )
+    num_agent_slots = serializers.IntegerField(
+        source="now.num_agent_slots",
+        help_text="Agent slots among `num_held`: agents run beside other work, so their machines are not counted.",
+    )
+    num_borrowed = serializers.FloatField(
+        help_text=(
+            "Machines that roll out or train for it beyond its entitlement; below zero if it has fewer, which it "
+            "lends unless it is short."
+        )
+    )
+    is_short = serializers.BooleanField(
+        source="now.is_short", help_text="Whether a job of it gets less than it could use."
+    )
+    machine_s = serializers.FloatField(
+        help_text="Machine-seconds of its jobs in the last hour, by the ledger."
+    )
+
+
+class ShareEditInput(serializers.Serializer):
+    weight = serializers.FloatField(required=False, min_value=0.01, max_value=100.0)
+    machine_quota = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=1_000_000, help_text="Null: no limit."
+    )
+    priority_ceiling = serializers.IntegerField(
+        required=False,
+        min_value=-100,
+        max_value=100,
+        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+    )
+    queued_jobs_quota = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=1_000_000,
+        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+    )
+    reason = serializers.CharField(max_length=1000)
+
+
+class ShareListApi(ProjectApi):
+    @extend_schema(
+        operation_id="share_list", parameters=PAGE_PARAMETERS, responses=page_serializer(ShareOutput)
+    )
+    def get(self, request: Request) -> Response:
+        """List what your projects are entitled to and what they have; operators see all projects.
+
+        While every job has enough, the numbers of a project may be far from its entitlement: what one project does
+        not need is lent to others, and comes back with one hand-over when it is wanted.
+        """
+
+        def add_shares(page: list[Any]) -> None:
+            page[:] = project_shares(page)
+
+        return page_response(request, share_projects(access=self.access), ShareOutput, prepare=add_shares)
+
+
+class ShareEditApi(ProjectApi):
+    @extend_schema(operation_id="share_edit", request=ShareEditInput, responses=ShareOutput)
+    def patch(self, request: Request, slug: str) -> Response:
+        """Change the weight, the quotas or the priority ceiling of a project. For operators only.
+
+        The next scheduling cycle follows it: a project beyond its new quota gives machines up. An edit that changes
+        nothing records nothing.
+        """
+        project = share_project_get(access=self.access, slug=slug)
+        body = body_read(request, ShareEditInput)
+        changes = {field: body[field] for field in SHARE_FIELDS if field in body}
+        project = project_share_edit(
+            project=project, changes=changes, reason=body["reason"], author=self.access.author
+        )
+        (share,) = project_shares([project])
+        return Response(ShareOutput(share).data)

@@ -1,0 +1,157 @@
+"""Dry runs: asks the scheduler's own rules what an edit of machines would do, and writes nothing.
+
+Jobs of projects that the caller may not read are named "a job of another project".
+"""
+
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from seamlessflow.control_plane.accounts.selectors.access import Access
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.scheduling.explain.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.explain.preview import JobImpact, PhaseImpact, preview
+from seamlessflow.core.scheduling.explain.preview_text import job_sentence, phase_sentence
+from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.types.machine_costs import ORDINARY_COST
+from seamlessflow.core.types.pools import OPEN_POOL
+from seamlessflow.core.types.tags import Role
+
+HIDDEN_JOB = "a job of another project"
+# What is at work on a phase: requests at the engines, open episodes, the current batch.
+_LOADS = f"""
+    SELECT p.id, CASE p.role
+        WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
+                               WHERE h.machine_id = p.machine_id)
+        WHEN %(agent)s THEN (SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
+                             WHERE g.lease_phase_id = p.id
+                                   AND g.state IN ('{GroupState.OPEN}', '{GroupState.EVALUATING}')
+                                   AND s.state = '{SessionState.OPEN}')
+        ELSE (SELECT min(b.number) FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
+              WHERE b.job_id = p.job_id AND b.number > j.published_batch) END
+    FROM scheduling_phase p WHERE p.id = ANY(%(phases)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedMachine:
+    """One machine, as it is and as it would be. `generation` is the ETag of the state that the dry run read."""
+
+    id: UUID
+    name: str
+    generation: int
+    before: MachineView
+    after: MachineView
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.name}: {_desired(self.before)} → {_desired(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPhaseImpact:
+    impact: PhaseImpact
+    job_name: str | None  # None: another project's job
+    load: int | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJobImpact:
+    impact: JobImpact
+    job_name: str | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachinesPreview:
+    machines: list[EditedMachine]
+    phases: list[ShownPhaseImpact]
+    jobs: list[ShownJobImpact]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return the whole dry run as sentences, in reading order."""
+        said = [shown.sentence for shown in self.phases]
+        said += [shown.sentence for shown in self.jobs if shown.impact.is_changed]
+        return said or ["Nothing that runs or waits is concerned."]
+
+
+def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> MachinesPreview:
+    """Return what these edits would do. Machines that do not exist are left out."""
+    snapshot = snapshot_load()
+    names = _job_names(access)
+    made = preview(snapshot, edits)
+    loads = _loads([impact.live.id for impact in made.phases if impact.live is not None])
+    return MachinesPreview(
+        machines=_edited_machines(snapshot.machines, edits),
+        phases=[_shown_phase_impact(impact, names, loads) for impact in made.phases],
+        jobs=[_shown_job_impact(impact, names) for impact in made.jobs],
+    )
+
+
+def _desired(machine: MachineView) -> str:
+    marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
+    marks += ", in quarantine" if machine.quarantine is not None else ""
+    where = "" if machine.pool == OPEN_POOL else f" in the pool {machine.pool}"
+    counted = "" if machine.cost == ORDINARY_COST else f" of cost {machine.cost:g}"
+    return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}{counted}"
+
+
+def _job_names(access: Access) -> dict[UUID, str]:
+    """Return the names of the caller's jobs that have not ended, or that still hold a machine."""
+    live = Job.objects.filter(phases__state__in=LIVE_PHASE_STATES).values_list("id", "name")
+    unfinished = Job.objects.filter(ended_at=None).values_list("id", "name")
+    return dict(live.filter(project_id__in=access.readable)) | dict(
+        unfinished.filter(project_id__in=access.readable)
+    )
+
+
+def _loads(phase_ids: list[UUID]) -> dict[UUID, int | None]:
+    arguments: dict[str, Any] = {
+        "rollout": Role.ROLLOUT.value,
+        "agent": Role.AGENT.value,
+        "phases": phase_ids,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LOADS, arguments)
+        return dict(cursor.fetchall())
+
+
+def _edited_machines(
+    machines: tuple[MachineView, ...], edits: Mapping[UUID, MachineEdit]
+) -> list[EditedMachine]:
+    generations = dict(Machine.objects.filter(id__in=list(edits)).values_list("id", "generation"))
+    return [
+        EditedMachine(
+            id=machine.id,
+            name=machine.name,
+            generation=generations[machine.id],
+            before=machine,
+            after=machine_edited(machine, edits[machine.id]),
+        )
+        for machine in machines
+        if machine.id in edits and machine.id in generations
+    ]
+
+
+def _shown_phase_impact(
+    impact: PhaseImpact, names: Mapping[UUID, str], loads: Mapping[UUID, int | None]
+) -> ShownPhaseImpact:
+    name = names.get(impact.job_id)
+    load = None if impact.live is None else loads.get(impact.live.id)
+    return ShownPhaseImpact(impact, name, load, phase_sentence(impact, job=name or HIDDEN_JOB))
+
+
+def _shown_job_impact(impact: JobImpact, names: Mapping[UUID, str]) -> ShownJobImpact:
+    name = names.get(impact.job_id)
+    return ShownJobImpact(impact, name, job_sentence(impact, job=name or HIDDEN_JOB))
