@@ -37,6 +37,12 @@ POLL_S = 0.005
 PUBLIC_URL = "https://flow.example.invalid"
 
 
+def endpoint_of(report: PhaseReport) -> str:
+    """Return the endpoint of the phase's first engine."""
+    assert report.endpoints
+    return report.endpoints[0].endpoint
+
+
 class FakeControlPlane:
     def __init__(self, *, interval_s: float = 0.2) -> None:
         self.interval_s = interval_s

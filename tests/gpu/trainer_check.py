@@ -46,7 +46,6 @@ def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
     mask = np.concatenate([[0] * len(a.prompt) + [1] * len(a.token_ids) for a in answers]).astype(np.uint8)
     advantages = np.repeat(np.resize([1.0, -1.0], len(answers)), lengths).astype(np.float32) * mask
     header = BatchHeader(
-        format_version=2,
         job_id=str(JOB),
         number=number,
         policy_version=version,

@@ -84,7 +84,6 @@ def _batch(number: int, num_tokens: int) -> Batch:
     mask = (np.arange(starts[-1]) % length != 0).astype(np.uint8)
     advantages = np.repeat(rng.normal(size=NUM_SAMPLES), length) * mask
     header = BatchHeader(
-        format_version=2,
         job_id=str(JOB),
         number=number,
         policy_version=number - 1,

@@ -199,6 +199,6 @@ class ControlledChild(WarmChild):
 
 
 def _trains_in_gangs(warm_process: WarmProcess) -> bool:
-    """Whether several machines may train the job together. An older control plane does not say: one."""
+    """Whether several machines may train the job together."""
     given = warm_process.spec.get("train", {}).get("num_machines", 1)
     return int(given["max"] if isinstance(given, dict) else given) > 1

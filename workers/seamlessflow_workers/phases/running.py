@@ -108,18 +108,13 @@ class RunningPhase:
 
     def report(self) -> PhaseReport:
         has_engines = self.order.role is Role.ROLLOUT and not self.is_over
-        engines = self.list_engines()
-        versions = [engine.served_version for engine in engines if engine.served_version is not None]
         return PhaseReport(
             phase_id=self.order.phase_id,
             fence=self.order.fence,
             state=self.state,
             reason=self.reason,
             cause=self.cause,
-            endpoints=engines if has_engines else None,
-            endpoint=next((engine.endpoint for engine in engines if engine.endpoint), None),
-            served_version=min(versions, default=None),
-            num_in_flight=self.count_in_flight() if has_engines else None,
+            endpoints=self.list_engines() if has_engines else None,
             arrival=self.arrival,
         )
 

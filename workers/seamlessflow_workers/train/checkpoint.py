@@ -21,7 +21,6 @@ from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 
 _FORMAT_VERSION = 2
-_FORMATS_READ = (1, 2)  # 1: files that DeepSpeed wrote
 _TAG = "state"
 _SAVING_PREFIX = ".saving-"
 _DELETING_PREFIX = ".deleting-"
@@ -115,9 +114,9 @@ def progress_read(raw: bytes, checkpoint: str) -> Progress:
         progress = msgspec.json.decode(raw, type=Progress)
     except msgspec.DecodeError as error:
         raise CheckpointReadError(f"checkpoint {checkpoint} cannot be read: {error}") from error
-    if progress.format_version not in _FORMATS_READ:
+    if progress.format_version != _FORMAT_VERSION:
         raise CheckpointReadError(
-            f"checkpoint {checkpoint} has format_version {progress.format_version}; accepted: {_FORMATS_READ}"
+            f"checkpoint {checkpoint} has format_version {progress.format_version}; accepted: {_FORMAT_VERSION}"
         )
     return progress
 

@@ -27,13 +27,8 @@ class Phase(models.Model):
     )
     reason = models.TextField(blank=True, default="", help_text="Why the phase is in this state.")
     boot_id = models.UUIDField(null=True, help_text="Boot of the supervisor that took the phase.")
-    endpoint = models.CharField(
-        max_length=255, blank=True, default="", help_text="Rollout: base URL of the first front."
-    )
     engines = models.JSONField(
-        null=True,
-        help_text="Rollout: number, endpoint and version of each engine, and why it was lost; null: an older "
-        "supervisor, whose only engine is the one of `endpoint` and `served_version`.",
+        null=True, help_text="Rollout: number, endpoint and version of each engine, and why it was lost."
     )
     desired_version = models.PositiveBigIntegerField(
         default=0, help_text="Rollout: the version that the engines should serve."

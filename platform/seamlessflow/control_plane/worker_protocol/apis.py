@@ -40,8 +40,7 @@ from seamlessflow.core.types.ledger import LedgerState
 
 Body = TypeVar("Body", Heartbeat, Join, Publication, MetricReport, SessionLogs)
 Arguments = ParamSpec("Arguments")
-# The version spoken here and the one before it.
-# Version 1 was never released. After the first release the previous version is accepted as well.
+# After the first release the previous version is accepted as well.
 ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION})
 
 MAX_MONOTONIC_S = 3.2e9  # a century: beyond, calendars end

@@ -37,7 +37,6 @@ class SeenPhase(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     state: PhaseState
     boot_id: UUID | None
-    endpoint: str
     engines: list[EngineReport] | None
     served_version: int | None
     num_batches: int | None
@@ -116,7 +115,7 @@ _MACHINE = f"""
               WHERE recent.role = '{Role.TRAIN}') AS trained_ids) working"""
 _PHASES = f"""(
     SELECT coalesce(json_agg(seen), '[]') FROM (
-        SELECT p.id, p.job_id, p.project_id, p.role, p.fence, p.state, p.boot_id, p.endpoint, p.engines,
+        SELECT p.id, p.job_id, p.project_id, p.role, p.fence, p.state, p.boot_id, p.engines,
                p.served_version, p.num_batches, p.drain_grace_s, p.gang_id, p.gang_member, works_from.version, v.uri
         FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id
         CROSS JOIN LATERAL (SELECT CASE p.role WHEN '{Role.ROLLOUT}' THEN p.desired_version

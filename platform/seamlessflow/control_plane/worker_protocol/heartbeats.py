@@ -191,17 +191,15 @@ def _news(machine: SeenMachine, heartbeat: Heartbeat) -> list[tuple[SeenPhase, P
 
 
 def _fresh_facts(phase: SeenPhase, report: PhaseReport) -> dict[str, Any]:
-    """Return what the report tells of the phase's engines and the phase does not say yet, as it is to be stored."""
-    if report.state in (PhaseState.ENDED, PhaseState.FAILED):
+    """Return the facts about engines in the report that differ from the phase's, as they are stored."""
+    if report.endpoints is None or report.state in (PhaseState.ENDED, PhaseState.FAILED):
         return {}
-    told = {"endpoint": report.endpoint, "served_version": report.served_version}
-    fresh: dict[str, Any] = {
-        name: value for name, value in told.items() if value not in (None, getattr(phase, name))
-    }
-    if report.endpoints is not None:
-        engines = [_lasting(engine) for engine in report.endpoints]
-        if engines != phase.engines:
-            fresh["engines"] = msgspec.to_builtins(engines)
+    fresh: dict[str, Any] = {}
+    if report.served_version not in (None, phase.served_version):
+        fresh["served_version"] = report.served_version
+    engines = [_lasting(engine) for engine in report.endpoints]
+    if engines != phase.engines:
+        fresh["engines"] = msgspec.to_builtins(engines)
     return fresh
 
 

@@ -149,7 +149,6 @@ GATEWAY_ROUTES: Routes = {
     ("POST", "/v1/sessions/{session}/reward"): Operation.SESSION_OPEN,
     ("POST", "/v1/sessions/{session}/close"): Operation.SESSION_OPEN,
     ("POST", "/runner/v1/groups/lease"): Caller.PHASE,
-    ("POST", "/runner/v1/sessions/finish"): Caller.PHASE,
     ("POST", "/runner/v1/sessions/ended"): Caller.PHASE,
     ("POST", "/runner/v1/sessions/held"): Caller.PHASE,
     ("POST", "/trainer/v1/batches/lease"): Caller.PHASE,

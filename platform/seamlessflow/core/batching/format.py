@@ -9,13 +9,9 @@ Rewards are kept for every session, even if none of its tokens is trained, becau
 
 Guided answers are ranges of tokens: answer a spans `guided_starts[a]:guided_ends[a]` and was sampled under guide number
 `guided_guides[a]` of the header.
-
-Format versions 1 to 3 can still be read. Version 3 had no guides. Version 2 had only the rewards of trained sessions.
-Version 1 had no trees (no `sample_parents`), one array `advantages`, and neither sessions nor groups.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,11 +19,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.guidance.record import GuideRecord
 
 FORMAT_VERSION = 4
-_OLDEST_READABLE = 1
 PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 
 
@@ -114,39 +109,6 @@ def batch_decode(raw: bytes) -> Batch:
     """Invert `batch_encode`. Raises ValueError on an unknown format version."""
     arrays = _load(raw)
     header = msgspec.json.decode(arrays.pop("header").tobytes(), type=BatchHeader)
-    if not _OLDEST_READABLE <= header.format_version <= FORMAT_VERSION:
-        raise ValueError(
-            f"batch format_version {header.format_version} is not from {_OLDEST_READABLE} to {FORMAT_VERSION}"
-        )
-    if header.format_version == 1:
-        arrays = _with_trees(arrays)
-    if header.format_version <= 2:
-        arrays = _with_session_rewards(arrays)
-    header = msgspec.structs.replace(header, format_version=FORMAT_VERSION)  # version 3 had no guided answers
+    if header.format_version != FORMAT_VERSION:
+        raise ValueError(f"batch format_version {header.format_version}, expected {FORMAT_VERSION}")
     return Batch(header=header, **arrays)
-
-
-def _with_trees(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Upgrade a batch of version 1: every sample is a tree and a session of its own; every trained token weighs 1."""
-    advantages = arrays.pop("advantages")
-    num_samples = len(arrays["sample_starts"]) - 1
-    return {
-        **arrays,
-        "sample_parents": np.full(num_samples, NO_PARENT, dtype=np.int32),
-        "advantages_positive": np.maximum(advantages, np.float32(0)),
-        "advantages_negative": np.minimum(advantages, np.float32(0)),
-        "loss_weights": arrays["loss_mask"].astype(np.float32),
-        "sessions": np.arange(num_samples, dtype=np.int32),
-        "groups": np.zeros(num_samples, dtype=np.int32),
-    }
-
-
-def _with_session_rewards(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Upgrade a batch of version 2, which has only sessions with samples: renumber them without gaps."""
-    _, firsts, numbers = np.unique(arrays["sessions"], return_index=True, return_inverse=True)
-    return {
-        **arrays,
-        "sessions": numbers.astype(np.int32),
-        "session_rewards": arrays["rewards"][firsts].astype(np.float64),
-        "session_groups": arrays["groups"][firsts],
-    }

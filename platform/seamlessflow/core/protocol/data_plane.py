@@ -2,7 +2,6 @@
 
 Runner (role agent):
   POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
-  POST /runner/v1/sessions/finish    SessionFinish → 204: one session has ended
   POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of sessions have ended
   POST /runner/v1/sessions/held      SessionsHeldRequest → SessionsHeldReply: how long turns waited for an engine
 Trainer (role train):

@@ -74,14 +74,20 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     state: PhaseState  # starting, active, draining, ended or failed
     reason: str = ""
     cause: FailureCause = FailureCause.WORK  # failed: work, or input if no machine could do better
-    # rollout: every engine of the phase; None: an older supervisor, which has one engine, that of `endpoint`
-    endpoints: list[EngineReport] | None = None
-    endpoint: str | None = None  # rollout: base URL of the first engine, for older control planes
-    served_version: int | None = None  # rollout: the oldest version that an engine serves
-    num_in_flight: int | None = None  # rollout: requests at all engines
-    arrival: WeightsArrival | None = (
-        None  # rollout: how `served_version` arrived; None if the engine started with it
-    )
+    endpoints: list[EngineReport] | None = None  # rollout: every engine of the phase
+    # rollout: how the served version arrived; None if the engine started with it
+    arrival: WeightsArrival | None = None
+
+    @property
+    def served_version(self) -> int | None:
+        """The oldest version that an engine of the phase serves."""
+        versions = (engine.served_version for engine in self.endpoints or ())
+        return min((version for version in versions if version is not None), default=None)
+
+    @property
+    def num_in_flight(self) -> int | None:
+        """The number of requests at all engines; None unless the phase has engines."""
+        return None if self.endpoints is None else sum(engine.num_in_flight for engine in self.endpoints)
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +113,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     engine_kinds: list[str] = []
     engine_problems: dict[str, str] = {}  # why each missing kind cannot run here, in one clause
     software: dict[str, str] = {}
-    agent_slots: int | None = (
-        None  # agent phases that run at once, beside others; None: one phase runs at a time
-    )
-    rendezvous: str = ""  # host:port where trainers of other machines connect to this one; "" if they cannot
+    agent_slots: int = 1  # agent phases that run at once, beside others
+    rendezvous: str = ""  # host:port where trainers of other machines connect to this one
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.evidence import is_proven
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.labels import is_label
-from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
+from seamlessflow.core.types.tags import Role
 
 LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 Filter = Callable[[MachineView, JobView, Role], str | None]
@@ -54,7 +54,7 @@ def _lacks_for_engine(machine: MachineView, job: JobView) -> str | None:
         return None
     needed = f"an engine of the job needs {job.devices_per_engine} (rollout.parallel)"
     if machine.num_devices is None:
-        return f"{needed}, but the supervisor of {machine.name} is too old to use several devices"
+        return f"{machine.name} has not reported its devices, and {needed}"
     devices = "1 working device" if machine.num_devices == 1 else f"{machine.num_devices} working devices"
     return f"{machine.name} has {devices}, but {needed}"
 
@@ -66,25 +66,6 @@ def _lacks_for_ranks(machine: MachineView, job: JobView) -> str | None:
     return (
         f"{machine.name} has {working}, but the job trains with {job.least_ranks} processes on each machine"
     )
-
-
-def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Return a reason if trainers on other machines could not connect to the one on this machine."""
-    if role is not Role.TRAIN or not job.trains_in_gangs or machine.has_rendezvous in (None, True):
-        return None
-    return f"the supervisor of {machine.name} is too old to train together with other machines"
-
-
-def lacks_slots(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Return a reason if the machine, which may do other work as well, cannot run agents beside it."""
-    if role is not Role.AGENT or may_share(machine):
-        return None
-    return f"the supervisor of {machine.name} is too old to run agents beside other work"
-
-
-def may_share(machine: MachineView) -> bool:
-    """Whether agents may come to the machine, as far as other work of its tags is concerned."""
-    return machine.agent_slots is not None or machine.tags.isdisjoint(EXCLUSIVE_ROLES)
 
 
 def lacks_memory(machine: MachineView, job: JobView, role: Role) -> str | None:
@@ -150,8 +131,6 @@ LEASE_FILTERS: tuple[Filter, ...] = (
     *KEEP_FILTERS,
     lacks_engine,
     lacks_devices,
-    lacks_rendezvous,
-    lacks_slots,
     lacks_memory,
     is_unheard,
     is_cordoned,
@@ -166,8 +145,6 @@ FIT_FILTERS: tuple[Filter, ...] = (
     is_outside_pools,
     lacks_engine,
     lacks_devices,
-    lacks_rendezvous,
-    lacks_slots,
     lacks_memory,
 )
 
@@ -183,20 +160,13 @@ def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | Non
 
 def _occupied(machine: MachineView, job: JobView, role: Role) -> str | None:
     """Return why the machine has no room for another phase of this role."""
-    if machine.agent_slots is None and machine.phases:
-        return f"{machine.name} has a live phase"
     if role is not Role.AGENT:
         return f"{machine.name} has a live phase" if machine.phase is not None else None
     if machine.phase_of(job.id, role) is not None:
         return f"{machine.name} already runs agents of the job"
-    if len(machine.agents) >= num_slots(machine):
+    if len(machine.agents) >= machine.agent_slots:
         return f"{machine.name} runs the agents of {len(machine.agents)} jobs, as many as it may"
     return None
-
-
-def num_slots(machine: MachineView) -> int:
-    """Return how many agent phases the machine may run at once."""
-    return 1 if machine.agent_slots is None else machine.agent_slots
 
 
 def passing_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:

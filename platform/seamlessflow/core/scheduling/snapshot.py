@@ -133,13 +133,9 @@ class MachineView:
     unheard_limit_s: float = field(default=HEARTBEAT_LIMIT_S, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
     engine_problems: Mapping[str, str] = field(default_factory=dict)  # why, for each kind that it cannot run
-    has_rendezvous: bool | None = (
-        None  # whether trainers on other machines can connect; None: not reported yet
-    )
     num_devices: int | None = None  # that are not cordoned; None: not reported
     has_gpus: bool = False  # its devices are GPUs
-    # Agent phases that it runs at once, beside others; None: its supervisor runs one phase at a time.
-    agent_slots: int | None = None
+    agent_slots: int = 1  # agent phases that it runs at once, beside others
     memory: DeviceMemory | None = None  # of its devices; None: unknown
     phase: PhaseView | None = None
     agents: tuple[PhaseView, ...] = ()

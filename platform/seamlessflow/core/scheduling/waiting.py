@@ -10,7 +10,6 @@ from seamlessflow.core.scheduling.activity import has_active, is_up
 from seamlessflow.core.scheduling.eligibility import (
     FIT_FILTERS,
     first_rejection,
-    num_slots,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.passes.gangs import gang_wait
@@ -132,7 +131,7 @@ def _why_not(machine: MachineView, job: JobView, role: Role, plan: FleetPlan) ->
     if plan.fleet.avoids(job, role, machine):
         return f"its {role} phase failed on {machine.name} lately"
     if role is Role.AGENT:
-        num, holders = num_slots(machine), [phase.job_id for phase in machine.agents]
+        num, holders = machine.agent_slots, [phase.job_id for phase in machine.agents]
         if num > 1:
             return f"the {num} slots of {machine.name} are for agents of other jobs"
         return f"{machine.name} is held by {_named(holders[0] if holders else None, job, plan)}"

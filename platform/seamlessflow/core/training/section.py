@@ -107,7 +107,7 @@ class TrainMachines(SpecSection):
 
     @model_serializer(mode="wrap")
     def _as_given(self, handler: SerializerFunctionWrapHandler) -> int | dict[str, int]:
-        """Write equal bounds as one number, which every release reads."""
+        """Write equal bounds as one number."""
         bounds: dict[str, int] = handler(self)
         return self.min if self.min == self.max else bounds
 

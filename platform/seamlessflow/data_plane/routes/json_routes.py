@@ -18,7 +18,6 @@ from seamlessflow.core.protocol.data_plane import (
     BatchLeaseRequest,
     GroupLeaseRequest,
     RewardReport,
-    SessionFinish,
     SessionOpen,
     SessionsEnded,
     SessionsHeldReply,
@@ -83,7 +82,6 @@ class JsonRoutes:
                 Route("/v1/sessions/{session}/reward", self.session_reward, methods=["POST"]),
                 Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),
                 Route("/runner/v1/groups/lease", self.groups_lease, methods=["POST"]),
-                Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
                 Route("/runner/v1/sessions/ended", self.sessions_ended, methods=["POST"]),
                 Route("/runner/v1/sessions/held", self.sessions_held, methods=["POST"]),
                 Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
@@ -131,13 +129,6 @@ class JsonRoutes:
         claims = self._claims(request, Role.AGENT)
         leasing = self._groups.lease(claims, await self._body(request, GroupLeaseRequest))
         return _json(await while_connected(request.receive, leasing))
-
-    async def session_finish(self, request: Request) -> Response:
-        claims = self._claims(request, Role.AGENT)
-        refused = await self._runner_outcomes.take(claims, [await self._body(request, SessionFinish)])
-        for refusal in refused.values():
-            raise refusal
-        return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def sessions_ended(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)

@@ -97,8 +97,7 @@ async def jobs_ended_and_waiting(
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     """Read the engine table: the engines of active rollout phases that have an endpoint and a version.
 
-    The phase of an older supervisor has one engine and no list of them. An engine is too old if everything that it
-    samples now would be beyond the job's staleness bound.
+    An engine is too old if everything that it samples now would be beyond the job's staleness bound.
     """
     cursor = await connection.execute(
         """SELECT p.id, e.replica, p.job_id, e.endpoint, e.served_version, p.fence,
@@ -107,9 +106,7 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
                   CASE WHEN v.version IS NOT NULL THEN j.published_batch - coalesce(v.batch_number, 0) END,
                   (j.spec->'algorithm'->>'max_staleness')::int
            FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id JOIN cluster_machine m ON m.id = p.machine_id
-           CROSS JOIN LATERAL (
-               SELECT * FROM jsonb_to_recordset(p.engines) AS told (replica int, endpoint text, served_version bigint)
-               UNION ALL SELECT 0, p.endpoint, p.served_version WHERE p.engines IS NULL) e
+           CROSS JOIN LATERAL jsonb_to_recordset(p.engines) AS e (replica int, endpoint text, served_version bigint)
            LEFT JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = e.served_version
            WHERE p.role = %s AND p.state = %s AND e.endpoint <> '' AND e.served_version IS NOT NULL
            ORDER BY p.id, e.replica""",

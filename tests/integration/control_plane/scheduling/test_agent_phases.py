@@ -22,7 +22,7 @@ from tests.fixtures.control_plane import Cast, Worker, group_make, phase_make, w
 from tests.integration.control_plane.scheduling.test_scheduler_database import activate, cluster, cycle
 
 
-def with_slots(name: str, *tags: str, slots: int | None) -> Worker:
+def with_slots(name: str, *tags: str, slots: int) -> Worker:
     worker = worker_make(name, *tags)
     capabilities = Capabilities(
         num_cores=1, memory_bytes=1, engine_kinds=["embedded"], rendezvous="here:1", agent_slots=slots
@@ -73,14 +73,14 @@ def test_agents_of_two_jobs_share_a_machine_and_end_by_themselves(cast: Cast) ->
 
 
 def test_a_lease_counts_the_slots_under_the_lock_of_the_machine(cast: Cast) -> None:
-    worker, old = with_slots("a", "agent", slots=2), with_slots("old", "agent", slots=None)
+    worker, old = with_slots("a", "agent", slots=2), with_slots("old", "agent", slots=1)
     jobs = [cast.job(name=f"job {n}") for n in range(3)]
     assert phase_lease(lease_of(jobs[0], worker)) is not None
     assert phase_lease(lease_of(jobs[0], worker)) is None, "a job has one agent phase on a machine"
     assert phase_lease(lease_of(jobs[1], worker)) is not None
     assert phase_lease(lease_of(jobs[2], worker)) is None, "all slots are taken"
     assert phase_lease(lease_of(jobs[2], old)) is not None
-    assert phase_lease(lease_of(jobs[1], old)) is None, "its supervisor runs one phase at a time"
+    assert phase_lease(lease_of(jobs[1], old)) is None, "its slot is taken"
     fences = Phase.objects.filter(machine=worker.machine).order_by("fence").values_list("fence", flat=True)
     assert list(fences) == [1, 2]
     assert Machine.objects.get(name="a").last_fence == 2

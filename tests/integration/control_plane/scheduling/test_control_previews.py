@@ -17,7 +17,7 @@ from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_lo
 from seamlessflow.control_plane.scheduling.services.leases import plan_apply
 from seamlessflow.control_plane.trajectories.models import Session
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import PhaseReport
+from seamlessflow.core.protocol.worker import EngineReport, PhaseReport
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, Worker, group_make, worker_make
@@ -55,7 +55,10 @@ def machine_id(name: str) -> str:
 def report_requests(worker: Worker, number: int) -> None:
     phase = Phase.objects.get(machine=worker.machine)
     report = PhaseReport(
-        phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, served_version=0, num_in_flight=number
+        phase_id=phase.id,
+        fence=phase.fence,
+        state=PhaseState.ACTIVE,
+        endpoints=[EngineReport(replica=0, served_version=0, num_in_flight=number)],
     )
     worker.heartbeat(phases=[report])
 

@@ -35,7 +35,7 @@ from seamlessflow.control_plane.scheduling.selectors.snapshot_views import (
 from seamlessflow.control_plane.scheduling.services.judgements import machine_quarantine
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
-from seamlessflow.core.protocol.worker import Capabilities, PhaseReport
+from seamlessflow.core.protocol.worker import Capabilities, EngineReport, PhaseReport
 from seamlessflow.core.scheduling.blame.health import Patience
 from seamlessflow.core.scheduling.decisions import Plan, QuarantineMachine
 from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S
@@ -267,16 +267,19 @@ def engine_of(cast: Cast) -> tuple[Worker, Phase]:
 def test_an_engine_that_serves_another_version_does_not_wake_the_scheduler(cast: Cast) -> None:
     alpha, phase = engine_of(cast)
 
-    def report(**facts: object) -> PhaseReport:
-        return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, **facts)  # type: ignore[arg-type]
+    def report(version: int, num_in_flight: int = 0) -> PhaseReport:
+        engine = EngineReport(
+            replica=0, endpoint="http://engine", served_version=version, num_in_flight=num_in_flight
+        )
+        return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, endpoints=[engine])
 
     with notices() as told:
         alpha.heartbeat()
         assert told() == ["heartbeat of alpha"], "a new boot may bring engines and fails old phases"
-        alpha.heartbeat(phases=[report(served_version=0, endpoint="http://front")])
+        alpha.heartbeat(phases=[report(0)])
         assert told() == [f"phase {phase.id} is active"]
-        alpha.heartbeat(phases=[report(served_version=1)])
-        alpha.heartbeat(phases=[report(served_version=1, num_in_flight=3)])
+        alpha.heartbeat(phases=[report(1)])
+        alpha.heartbeat(phases=[report(1, num_in_flight=3)])
         assert told() == []
         assert Phase.objects.get(id=phase.id).served_version == 1
 
@@ -290,8 +293,7 @@ def test_after_a_publication_the_scheduler_is_told_and_sends_doorbells_to_engine
         phase_id=phase.id,
         fence=phase.fence,
         state=PhaseState.ACTIVE,
-        served_version=0,
-        endpoint="http://front",
+        endpoints=[EngineReport(replica=0, endpoint="http://engine", served_version=0)],
     )
     alpha.heartbeat(phases=[report])
     come_to_rest(leader, decided)

@@ -30,7 +30,7 @@ from tests.fixtures.s3_server import S3Server, s3_server
 
 __all__ = ["s3_server"]
 
-PROGRESS = json.dumps({"format_version": 1, "batch_number": 3, "version": 3, "optimizer_step": 3})
+PROGRESS = json.dumps({"format_version": 2, "batch_number": 3, "version": 3, "optimizer_step": 3})
 OPTIMIZER = "the optimizer"
 pytestmark = pytest.mark.django_db(transaction=True)
 

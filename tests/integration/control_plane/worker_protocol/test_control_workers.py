@@ -59,6 +59,11 @@ def report(phase: Phase, state: PhaseState, **fields: object) -> PhaseReport:
     return PhaseReport(phase_id=phase.id, fence=phase.fence, state=state, **fields)  # type: ignore[arg-type]
 
 
+def serving(phase: Phase, version: int, **fields: object) -> PhaseReport:
+    engine = EngineReport(replica=0, endpoint="http://127.0.0.1:9", served_version=version)
+    return report(phase, PhaseState.ACTIVE, endpoints=[engine], **fields)
+
+
 def idle(seq: int, start_s: float, end_s: float) -> Interval:
     return Interval(seq=seq, state=LedgerState.IDLE, cause=IdleCause.NO_JOB, start_s=start_s, end_s=end_s)
 
@@ -81,9 +86,8 @@ def test_weight_transfers_are_measured_and_a_failed_one_leaves_an_event(cast: Ca
             fallback=fallback,
             staged_bytes=[300, 400] if version == 1 else [],
         )
-        fields = {"endpoint": "http://127.0.0.1:9", "served_version": version, "arrival": arrival}
         for _ in range(2):  # heartbeats repeat what is
-            beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, **fields)])
+            beta.heartbeat(phases=[serving(phase, version, arrival=arrival)])
 
     beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
     serve(1, "ipc")
@@ -114,33 +118,22 @@ def test_engines_of_a_phase_are_stored_one_by_one_and_a_lost_one_leaves_an_event
     def tell(*engines: EngineReport) -> None:
         for num_in_flight in (1, 2):  # what comes and goes is not stored
             told = [msgspec.structs.replace(engine, num_in_flight=num_in_flight) for engine in engines]
-            serving = [engine for engine in told if engine.endpoint]
-            fields = {"endpoint": serving[0].endpoint, "served_version": 3, "endpoints": told}
-            beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, **fields)])
+            beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, endpoints=told)])
         phase.refresh_from_db()
 
     beta.heartbeat(phases=[report(phase, PhaseState.STARTING, endpoints=[])])
     tell(first, second)
     assert phase.engines == msgspec.to_builtins([first, second])
     tell(lost, second)
-    assert (phase.engines, phase.endpoint) == (msgspec.to_builtins([lost, second]), "http://b:1")
+    assert phase.engines == msgspec.to_builtins([lost, second])
     event = Event.objects.get(kind="engine.lost")
     assert event.reason == f"{lost.problem}; it is started again, and the others of beta go on"
     assert event.data == {"machine": "beta", "phase_id": str(phase.id), "replica": 0}
     tell(first, second)
-    assert (phase.engines, phase.endpoint) == (msgspec.to_builtins([first, second]), "http://b:0")
+    assert phase.engines == msgspec.to_builtins([first, second])
     beta.heartbeat(phases=[report(phase, PhaseState.FAILED, reason="gone")])
     phase.refresh_from_db()
-    assert (phase.engines, phase.endpoint) == ([], "")
-
-
-def test_an_older_supervisor_tells_of_one_engine(cast: Cast) -> None:
-    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
-    phase = phase_make(job, beta.machine, Role.ROLLOUT)
-    beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
-    beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, endpoint="http://b:1", served_version=0)])
-    phase.refresh_from_db()
-    assert (phase.engines, phase.endpoint, phase.served_version) == (None, "http://b:1", 0)
+    assert phase.engines == []
 
 
 def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:
@@ -151,14 +144,9 @@ def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:
     assert (order.phase_id, order.fence, order.weights.version, order.is_draining) == (phase.id, 1, 0, False)
     assert order.weights.uri == cast.model.as_uri()
     beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
-    beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, endpoint="http://127.0.0.1:9", served_version=0)])
+    beta.heartbeat(phases=[serving(phase, 0)])
     phase.refresh_from_db()
-    assert (phase.state, phase.endpoint, phase.served_version, phase.boot_id) == (
-        "active",
-        "http://127.0.0.1:9",
-        0,
-        beta.boot_id,
-    )
+    assert (phase.state, phase.served_version, phase.boot_id) == ("active", 0, beta.boot_id)
     assert phase_move(phase_id=phase.id, to=PhaseState.DRAINING, reason="train", author="scheduler")
     assert beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE)]).orders[0].is_draining
     reply = beta.heartbeat(phases=[report(phase, PhaseState.ENDED)])
@@ -374,7 +362,7 @@ def test_the_ledger_of_a_restarted_machine_adds_up_to_wall_time(cast: Cast) -> N
 def test_a_heartbeat_without_changes_needs_few_queries_and_notifies_nobody(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     phase = phase_make(job, beta.machine, Role.ROLLOUT)
-    active = report(phase, PhaseState.ACTIVE, endpoint="http://127.0.0.1:9", served_version=0)
+    active = serving(phase, 0)
     beta.heartbeat(phases=[active])
 
     with CaptureQueriesContext(connection) as steady:

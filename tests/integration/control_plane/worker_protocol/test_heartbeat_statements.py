@@ -18,7 +18,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat, Interval, PhaseReport
+from seamlessflow.core.protocol.worker import EngineReport, Heartbeat, Interval, PhaseReport
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, phase_make, worker_make
@@ -26,12 +26,9 @@ from tests.fixtures.processes import until
 
 
 def serving(phase: Phase, **fields: Any) -> PhaseReport:
-    told: dict[str, Any] = {
-        "endpoint": "http://127.0.0.1:9",
-        "served_version": 0,
-        "num_in_flight": 3,
-    } | fields
-    return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, **told)
+    engine = EngineReport(replica=0, endpoint="http://127.0.0.1:9", served_version=0, num_in_flight=3)
+    engines = [msgspec.structs.replace(engine, **fields)]
+    return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, endpoints=engines)
 
 
 def idle(seq: int, start_s: float, end_s: float) -> Interval:
@@ -168,4 +165,4 @@ def test_a_report_of_a_boot_that_is_over_moves_no_phase_of_the_next(cast: Cast) 
         late.result()
 
     phase.refresh_from_db()
-    assert (phase.state, phase.endpoint) == ("failed", "")
+    assert (phase.state, phase.engines) == ("failed", [])

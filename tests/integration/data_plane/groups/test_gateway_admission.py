@@ -118,7 +118,7 @@ async def test_a_version_that_no_engine_serves_yet_delays_one_batch_and_no_more(
     world = gateway_world
     await job_with_history(world, sojourn_s=8.0)
     for behind, num_groups in ((1, 2), (2, 2)):
-        world.sql("UPDATE scheduling_phase SET served_version = %s", [NUM_PUBLISHED - behind])
+        world.set_served_version(NUM_PUBLISHED - behind)
         assert await num_leased(world) == num_groups
         world.sql("DELETE FROM trajectory_session")
         world.sql("DELETE FROM trajectory_group WHERE state = 'open'")

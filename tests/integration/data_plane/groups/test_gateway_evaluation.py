@@ -109,7 +109,7 @@ async def test_the_newest_version_is_measured_every_so_often_and_the_last_one_al
     measured = []
     for version in range(6):
         publish(world, version)
-        world.sql("UPDATE scheduling_phase SET served_version = %s WHERE role = 'rollout'", [version])
+        world.set_served_version(version)
         world.engines[0].version = version
         if await world.lease(agent, max_sessions=0, is_evaluation=True) == [] and world.sql(
             "SELECT 1 FROM trajectory_evaluation WHERE state = 'running'"
@@ -142,7 +142,7 @@ async def test_no_token_is_older_than_the_version_and_later_ones_are_told(
         (2, early),
         (3, [world.chat(session["api_key"], [USER]) for session in sessions[2:]]),
     ):
-        world.sql("UPDATE scheduling_phase SET served_version = %s WHERE role = 'rollout'", [version])
+        world.set_served_version(version)
         world.engines[0].version = version
         world.sql("SELECT pg_notify('sf_engines', %s)", [str(world.job_id)])
         await asyncio.gather(*turns)

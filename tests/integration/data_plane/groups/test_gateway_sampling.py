@@ -213,7 +213,7 @@ async def test_history_resampling_on_policy_beside_evaluations(gateway_world: Ga
         batch = batch_decode(raw)
         assert set(batch.versions[batch.loss_mask != 0].tolist()) == {version}
         world.sql("UPDATE jobs_job SET latest_version = %s, published_batch = %s", [version + 1] * 2)
-        world.sql("UPDATE scheduling_phase SET served_version = %s WHERE role = 'rollout'", [version + 1])
+        world.set_served_version(version + 1)
         world.engines[0].version = version + 1
 
     assert sorted(trained[:2]) == [0, 1]

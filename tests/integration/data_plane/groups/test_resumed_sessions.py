@@ -71,7 +71,7 @@ async def test_a_failed_calculator_session_goes_on_after_its_answers(gateway_wor
     await run_calculator(world, first["api_key"], max_turns=2)
     await world.finish(agent, first["session_id"], failure="the machine is gone", failure_kind="machine")
     world.engines[0].version = 1
-    world.sql("UPDATE scheduling_phase SET served_version = 1 WHERE role = 'rollout'")
+    world.set_served_version(1)
     world.sql("SELECT pg_notify('sf_engines', %s)", [str(world.job_id)])
 
     second = await leased(world, agent)

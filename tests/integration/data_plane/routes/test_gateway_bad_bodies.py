@@ -126,6 +126,14 @@ async def status_of_giant(world: GatewayWorld, path: str, token: str, body: byte
         return response.status
 
 
+BAD_NUMBERS = (
+    '"reward": NaN',
+    '"reward": 1e999',
+    '"reward": -Infinity',
+    '"reward": 1, "metrics": {"a": NaN}',
+)
+
+
 async def test_runners_and_trainers_that_send_nonsense_are_told_so(gateway_world: GatewayWorld) -> None:
     world = gateway_world
     await world.start_engines(lambda prompt: "yes<|im_end|>")
@@ -135,16 +143,9 @@ async def test_runners_and_trainers_that_send_nonsense_are_told_so(gateway_world
     routes: list[tuple[PhaseClaims, str, list[Any]]] = [
         (agent, "/runner/v1/groups/lease",
          [*BAD_RAW, {"max_sessions": "1"}, {"max_sessions": 1.5}, {"max_sessions": 1, "wait_s": "x"}]),
-        (agent, "/runner/v1/sessions/finish",
-         [*BAD_RAW, {"session_id": "x"}, {"session_id": str(uuid4()), "reward": 1},
-          {"session_id": session, "reward": "1"},
-          f'{{"session_id": "{session}", "reward": NaN}}'.encode(),
-          f'{{"session_id": "{session}", "reward": 1e999}}'.encode(),
-          f'{{"session_id": "{session}", "reward": -Infinity}}'.encode(),
-          {"session_id": session, "reward": 1e300}, {"session_id": session, "reward": -1000001},
-          f'{{"session_id": "{session}", "reward": 1, "metrics": {{"a": NaN}}}}'.encode(),
-          {"session_id": session, "reward": 1, "metrics": {"a\0b": 1.0}},
-          {"session_id": session, "reward": 1, "metrics": {"x" * 500: 1.0}}]),
+        (agent, "/runner/v1/sessions/ended",
+         [*BAD_RAW, {"finishes": [{"session_id": "x"}]}, {"finishes": [{"session_id": session, "reward": "1"}]},
+          *(f'{{"finishes": [{{"session_id": "{session}", {bad}}}]}}'.encode() for bad in BAD_NUMBERS)]),
         (trainer, "/trainer/v1/batches/lease",
          [*BAD_RAW, BATCH | {"applied_batch": -1}, BATCH | {"applied_batch": 2**70}, BATCH | {"durable_batch": 2**63},
           BATCH | {"policy_version": 2**64}, BATCH | {"policy_version": "1"}]),
@@ -152,6 +153,11 @@ async def test_runners_and_trainers_that_send_nonsense_are_told_so(gateway_world
     for claims, path, bodies in routes:
         for body in bodies:
             error_of(*await world.phase_post(claims, path, body))
+    assert await world.finish_refusal(agent, str(uuid4()), reward=1)
+    for reward in (1e300, -1000001):
+        assert await world.finish_refusal(agent, session, reward=reward)
+    for name in ("a\0b", "x" * 500):
+        assert await world.finish_refusal(agent, session, reward=1, metrics={name: 1.0})
     for room in (0, -5):
         assert await world.lease(agent, max_sessions=room) == []
     await world.finish(agent, session, failure="a\0b")

@@ -36,7 +36,7 @@ from seamlessflow_workers.supervisor.machine import Machine
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until, weights_in
+from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, endpoint_of, until, weights_in
 from tests.fakes.fake_engine import next_token
 from tests.fixtures.machine_devices import core_device
 from tests.fixtures.processes import processes_of
@@ -63,7 +63,7 @@ class Stage:
         self, report: PhaseReport, order: PhaseOrder, *, num_tokens: int, version: int
     ) -> tuple[int, bytes]:
         async with self.session.post(
-            f"{report.endpoint}/inference/v1/generate",
+            f"{endpoint_of(report)}/inference/v1/generate",
             data=json.dumps(
                 {"token_ids": PROMPT, "sampling_params": {"max_tokens": num_tokens, "ignore_eos": True}}
             ),

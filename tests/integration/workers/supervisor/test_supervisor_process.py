@@ -16,7 +16,7 @@ from celery import Celery
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role
-from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until
+from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, endpoint_of, until
 from tests.fixtures.processes import processes_of
 from tests.fixtures.repository import ROOT
 from tests.fixtures.services import ValkeyUrls
@@ -122,7 +122,7 @@ async def test_sigterm_gives_requests_back_and_exits_in_time(
     report = await plane.until_state(order, PhaseState.ACTIVE)
     async with aiohttp.ClientSession() as session:
         request = asyncio.create_task(
-            generate(session, f"{report.endpoint}", order.front_token, str(order.job_id))
+            generate(session, endpoint_of(report), order.front_token, str(order.job_id))
         )
         await until(lambda: plane.last(order).num_in_flight == 1, what="it is in flight")
         began_s = time.monotonic()

@@ -38,7 +38,7 @@ ENGINES = [
 ]
 
 
-def agent_machine(name: str = "agents", *, slots: int | None = 4, tags: str = "agent") -> MachineView:
+def agent_machine(name: str = "agents", *, slots: int = 4, tags: str = "agent") -> MachineView:
     machine_id = UUID(bytes=name.encode().ljust(16, b"\0"))
     return MachineView(id=machine_id, name=name, tags=frozenset(tags.split()), agent_slots=slots)
 
@@ -59,21 +59,6 @@ def at_work(job: JobView, **changes: object) -> JobView:
     return replace(job, **{"state": JobState.RUNNING, "admitted_s": 100.0, **changes})  # type: ignore[arg-type]
 
 
-def test_a_supervisor_that_runs_one_phase_at_a_time_gets_no_agents_beside_an_engine_that_no_longer_fits() -> (
-    None
-):
-    """It was retagged while an engine ran there. The lease was refused by the rows, and decided again in each cycle."""
-    job = at_work(JOBS[0])
-    engine = PhaseView(id=UUID(int=1), job_id=job.id, role=Role.ROLLOUT, state=PhaseState.ACTIVE, fence=1)
-    retagged = agent_machine(slots=None).with_phase(engine)
-    leased = [
-        d.machine
-        for d in decide(Snapshot(machines=(retagged, *ENGINES), jobs=(job,))).decisions
-        if isinstance(d, Lease) and d.role is Role.AGENT
-    ]
-    assert leased == []
-
-
 def where(snapshot: Snapshot, job: JobView) -> list[str]:
     """Return the machines that run the job's agents."""
     return [machine.name for machine, phase in snapshot.held_by(job.id) if phase.role is Role.AGENT]
@@ -89,21 +74,6 @@ def test_one_machine_runs_the_agents_of_as_many_jobs_as_it_has_slots() -> None:
     assert final.waiting[JOBS[3].id] == (
         "no machine is free for role agent: the 3 slots of agents are for agents of other jobs"
     )
-
-
-def test_a_supervisor_that_names_no_slots_runs_one_phase_at_a_time() -> None:
-    old = agent_machine(slots=None)
-    final = dry_run(Snapshot((old, *ENGINES), tuple(JOBS[:2]))).final
-    assert [where(final, job) for job in JOBS[:2]] == [["agents"], []]
-    mixed = agent_machine("mixed", slots=None, tags="agent rollout")
-    plan = decide(Snapshot((mixed, *ENGINES), (JOBS[0],)))
-    assert "too old to run agents beside other work" in plan.waiting_reasons[JOBS[0].id]
-    busy = with_agents(mixed, agents(JOBS[0]))
-    assert lease_rejection(busy, at_work(JOBS[1]), Role.ROLLOUT) == "mixed has a live phase"
-    leases = [
-        d for d in decide(Snapshot((busy, *ENGINES), (at_work(JOBS[0]),))).decisions if isinstance(d, Lease)
-    ]
-    assert "mixed" not in {lease.machine for lease in leases}
 
 
 def test_a_machine_of_all_roles_runs_a_whole_job() -> None:

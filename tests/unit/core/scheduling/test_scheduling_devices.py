@@ -33,7 +33,7 @@ def machine(number: int, num_devices: int | None) -> MachineView:
         (3, f"m1 has 3 working devices, but {NEEDED}"),
         (
             None,
-            f"{NEEDED}, but the supervisor of m1 is too old to use several devices",
+            f"m1 has not reported its devices, and {NEEDED}",
         ),
     ],
 )

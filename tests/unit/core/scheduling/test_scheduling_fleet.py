@@ -10,7 +10,6 @@ from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, Lease, NextPhase, SetNext
-from seamlessflow.core.scheduling.eligibility import num_slots
 from seamlessflow.core.scheduling.explain.dry_run import dry_run
 from seamlessflow.core.scheduling.plan import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.scheduler import decide
@@ -223,7 +222,7 @@ def fleets(draw: st.DrawFn, min_jobs: int = 2, min_machines: int = 1) -> Snapsho
 
 def _with_agents(draw: st.DrawFn, one: MachineView, jobs: list[UUID]) -> MachineView:
     """Return the machine with agents of some jobs, of which one may be leaving."""
-    for job_id in draw(st.lists(st.sampled_from(jobs), unique=True, max_size=num_slots(one))):
+    for job_id in draw(st.lists(st.sampled_from(jobs), unique=True, max_size=one.agent_slots)):
         agents = working(f"{one.name} {job_id.int}", job_id, Role.AGENT).agents[0]
         state = draw(st.sampled_from([PhaseState.ACTIVE, PhaseState.ACTIVE, PhaseState.DRAINING]))
         one = one.with_phase(replace(agents, state=state))
@@ -269,7 +268,7 @@ def _check_agents(final: Snapshot, plan: FleetPlan) -> None:
         if not is_bottleneck or not is_within_quota(job, final):
             continue
         for one in final.machines:
-            is_full = len(one.agents) >= num_slots(one)
+            is_full = len(one.agents) >= one.agent_slots
             assert Role.AGENT.value not in one.tags or one in ours or is_full, (
                 f"{one.name} has a free slot, and {job.name} could use it"
             )

@@ -27,7 +27,7 @@ from seamlessflow.core.scheduling.decisions import (
     QuarantineMachine,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.eligibility import lease_rejection, may_be_tried, num_slots
+from seamlessflow.core.scheduling.eligibility import lease_rejection, may_be_tried
 from seamlessflow.core.scheduling.explain.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
@@ -89,7 +89,7 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
                 going_on = replace(job, state=JobState.RUNNING)
                 assert lease_rejection(admitted, going_on, decision.role) is None
                 num_agents[machine.id] += is_agent
-                assert not is_agent or num_agents[machine.id] <= num_slots(machine)
+                assert not is_agent or num_agents[machine.id] <= machine.agent_slots
                 assert machine.is_healthy
                 assert not (machine.is_cordoned)
                 assert not (machine.is_draining)

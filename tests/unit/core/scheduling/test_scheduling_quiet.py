@@ -48,7 +48,7 @@ def timed_machines(draw: st.DrawFn, number: int) -> MachineView:
         tags=draw(
             st.sampled_from([frozenset({"rollout", "train"}), frozenset({"rollout", "train", "agent"})])
         ),
-        agent_slots=draw(st.sampled_from([None, 1, 2])),
+        agent_slots=draw(st.sampled_from([1, 2])),
         is_healthy=draw(st.sampled_from([True, True, True, False])),
         unheard_s=draw(st.sampled_from(AGES_S)),
         quarantine=draw(st.none() | quarantines()),

@@ -50,11 +50,6 @@ def rank_file(folder: Path, *, rank: int, num_ranks: int) -> Path:
     return folder / f"rank-{rank:05d}-of-{num_ranks:05d}.safetensors"
 
 
-def is_state(folder: Path) -> bool:
-    """Whether a folder has files of this format, and not those that DeepSpeed writes."""
-    return any(folder.glob("rank-*.safetensors"))
-
-
 def slices_to_write(owned: Sequence[OwnedSlice], *, rank: int, num_ranks: int) -> list[OwnedSlice]:
     """Return the slices that this rank writes: those that it alone owns, and in turn one of those that all ranks
     own."""

@@ -24,11 +24,9 @@ from seamlessflow.core.batching.mini_batches import mini_batches_cut
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.state.background import StateWriter
-from seamlessflow_workers.train.state.files import is_state
 from seamlessflow_workers.train.state.saving import state_read, state_write, state_written
 from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.deepspeed_config import deepspeed_config
-from seamlessflow_workers.train.step.deepspeed_files import deepspeed_read
 from seamlessflow_workers.train.step.expert_ranks import expert_shards, grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
 from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
@@ -98,7 +96,6 @@ class TrainEngine:
         policy = load_policy()
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
-        self._has_frozen = not all(parameter.requires_grad for parameter in policy.parameters())
         self.adapter_config = policy.adapter.config if policy.adapter else None
         self._reference: Reference | None = None
         if spec.algorithm.needs_reference and policy.adapter is None:
@@ -207,10 +204,7 @@ class TrainEngine:
         """Read what ranks of any number wrote, without running any code. Raises CheckpointReadError."""
         if self._critic is not None:
             self._critic.state_load(folder, tag)
-        if is_state(folder / tag):
-            state_read(self._engine, self._expert_shards, folder / tag)
-        else:
-            deepspeed_read(self._engine, folder, tag, is_partial=self._has_frozen)
+        state_read(self._engine, self._expert_shards, folder / tag)
 
     def offload(self) -> DeviceUse:
         """Move the states to the host. On a CPU there is nothing to do."""

@@ -24,22 +24,14 @@ import deepspeed
 import deepspeed.ops
 from deepspeed.module_inject.auto_ep_layer import AutoEPMoELayer
 from deepspeed.moe.utils import configure_moe_param_groups
-from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
-from deepspeed.runtime.fp16.loss_scaler import LossScaler
-from deepspeed.runtime.zero.config import ZeroStageEnum
-from deepspeed.utils.tensor_fragment import fragment_address
 
 _LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 __all__ = [
     "AutoEPMoELayer",
-    "LossScaler",
-    "TorchCheckpointEngine",
-    "ZeroStageEnum",
     "configure_moe_param_groups",
     "deepspeed",
-    "fragment_address",
     "process_group",
     "process_group_start",
     "training_device",

@@ -28,10 +28,9 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, FailureCause, PhaseState
 from seamlessflow.core.types.tags import Role
 
-# What a caller may set together with the state, with the types in the database. `endpoint`, `engines` and
-# `served_version` are what a supervisor tells with its report; the others say what follows a drain.
+# What a caller may set together with the state, with the types in the database. `engines` and
+# `served_version` come from a supervisor's report; the others describe what follows a drain.
 FIELDS = {
-    "endpoint": "text",
     "engines": "jsonb",
     "served_version": "bigint",
     "next_role": "text",
@@ -40,7 +39,7 @@ FIELDS = {
     "next_reason": "text",
     "drain_grace_s": "float8",
 }
-_NO_ENGINES = "endpoint = '', engines = CASE WHEN p.engines IS NOT NULL THEN '[]'::jsonb END"
+_NO_ENGINES = "engines = CASE WHEN p.engines IS NOT NULL THEN '[]'::jsonb END"
 # Moments and ends that belong to a state.
 _OF_STATE = {
     PhaseState.ACTIVE: "active_at = coalesce(p.active_at, %(now)s::timestamptz)",

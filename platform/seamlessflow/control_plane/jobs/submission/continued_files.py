@@ -22,7 +22,6 @@ from seamlessflow.runtime.artifacts.store import ArtifactMissing, ArtifactStore
 
 CHECKPOINT_BATCH = 0  # of the new job: no batch of its own is in it
 VERSION = 1  # of the new job: the weights with which it begins
-_FIXED_RANKS_FORMAT = 1  # of checkpoints that only as many ranks as wrote them can read
 _MANIFEST, _PROGRESS = "manifest.json", "progress.json"
 
 
@@ -30,7 +29,6 @@ _MANIFEST, _PROGRESS = "manifest.json", "progress.json"
 class Checkpoint:
     store_path: str  # in the artifact store
     version: int  # of the weights in it
-    has_fixed_ranks: bool  # whether only as many ranks as wrote it can read it, in the same ZeRO stage
 
 
 def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[Checkpoint]:
@@ -42,8 +40,7 @@ def checkpoints_find(store: ArtifactStore, job_id: UUID) -> Iterator[Checkpoint]
             progress = _read(store, store_path, _PROGRESS)
         except ArtifactMissing:  # it is being deleted
             continue
-        has_fixed_ranks = int(progress["format_version"]) <= _FIXED_RANKS_FORMAT
-        yield Checkpoint(store_path, int(progress["version"]), has_fixed_ranks)
+        yield Checkpoint(store_path, int(progress["version"]))
 
 
 def checkpoint_take(store: ArtifactStore, source: str, job_id: UUID) -> str:

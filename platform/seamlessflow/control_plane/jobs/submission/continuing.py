@@ -31,7 +31,6 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 FIELD = "train.continue_from"
 # A checkpoint holds what these say: a trainer with other values would read it as another model.
 _SAME = ("model.dtype", "train.lora", "train.freeze_router")
-_SAME_FOR_FIXED_RANKS = ("train.zero_stage", "train.num_ranks", "train.num_machines", "train.parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origi
         raise field_error(
             "model.source", "is another model than that of the job to continue; name the same one"
         )
-    _same_check(job.resolved_spec, spec, _SAME)
+    _same_check(job.resolved_spec, spec)
     _experts_check(job.resolved_spec, spec)
     if spec.algorithm.needs_critic and not job.resolved_spec.algorithm.needs_critic:
         raise field_error(
@@ -68,15 +67,12 @@ def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origi
             "'gae' needs the critic of the job to continue, but that job had none; accepted: another advantage, or a "
             "job with 'gae' to continue",
         )
-    origin = _newest(job)
-    if origin.checkpoint.has_fixed_ranks:
-        _same_check(job.resolved_spec, spec, _SAME_FOR_FIXED_RANKS)
-    return origin
+    return _newest(job)
 
 
-def _same_check(old: JobSpec, new: JobSpec, fields: tuple[str, ...]) -> None:
+def _same_check(old: JobSpec, new: JobSpec) -> None:
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    for field in fields:
+    for field in _SAME:
         section, name = field.split(".")
         if (given := after[section][name]) != (kept := before[section][name]):
             raise field_error(

@@ -121,9 +121,8 @@ def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
         "labels": labels_of(capabilities),
         "engine_kinds": frozenset(capabilities["engine_kinds"]) if "engine_kinds" in capabilities else None,
         "engine_problems": capabilities.get("engine_problems", {}),
-        "agent_slots": capabilities.get("agent_slots"),
+        "agent_slots": capabilities.get("agent_slots", 1),
         "memory": device_memory(working),
-        "has_rendezvous": bool(capabilities.get("rendezvous")) if capabilities else None,
     }
 
 

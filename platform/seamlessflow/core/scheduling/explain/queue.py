@@ -18,7 +18,6 @@ from seamlessflow.core.scheduling.eligibility import (
     first_rejection,
     is_outside_pools,
     lacks_tags,
-    num_slots,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.job_ends import ending_of
@@ -217,7 +216,7 @@ def _slot_holder(machine: MachineView, entry: QueueEntry, plan: FleetPlan) -> Ho
     """Return who has a slot for agents that is free soonest: an agent phase that is leaving, else that of the job which
     has been at work for longest."""
     first = plan.floors.reserved_for
-    if len(machine.agents) < num_slots(machine):
+    if len(machine.agents) < machine.agent_slots:
         return (
             Holder(machine=machine, job=first, until=Until.RESERVED)
             if first not in (None, entry.job)

@@ -21,7 +21,6 @@ from seamlessflow.core.scheduling.eligibility import (
     is_outside_pools,
     lacks_devices,
     lacks_engine,
-    lacks_rendezvous,
     passing_rejection,
 )
 from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
@@ -242,7 +241,7 @@ class _Search:
             yield from ((machine, tuple(sorted(tags))) for tags in givable)
 
     def _is_unfit(self, machine: MachineView, roles: Sequence[Role]) -> bool:
-        filters = (is_outside_pools, lacks_engine, lacks_devices, lacks_rendezvous)
+        filters = (is_outside_pools, lacks_engine, lacks_devices)
         return any(first_rejection(filters, machine, self._job, role) is not None for role in roles)
 
     def _closed_pools(self) -> set[str]:

@@ -96,11 +96,6 @@ class _Room:
         num_over = len(agents) - slots_open(self.machine)
         self.num_free = max(0, -num_over)
         self.num_leaving = max(0, sum(phase.is_leaving for phase in agents) - max(0, num_over))
-        if self.machine.phase is not None and self.machine.agent_slots is None:
-            self.num_free, self.num_leaving = (
-                0,
-                1,
-            )  # it runs one phase at a time, and this one fits it no more
         self.jobs = {phase.job_id for phase in agents}
 
     @property

@@ -16,8 +16,6 @@ from seamlessflow.core.scheduling.eligibility import (
     FIT_FILTERS,
     first_rejection,
     may_be_tried,
-    may_share,
-    num_slots,
 )
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
 from seamlessflow.core.types.tags import ROLE_TAGS, Role
@@ -59,7 +57,7 @@ class SlotFleet:
         for machine in snapshot.machines:
             if not machine.is_healthy or machine.is_draining or agent_tag not in machine.tags:
                 continue
-            if machine.is_cordoned or not may_share(machine) or not may_be_tried(machine, Role.AGENT):
+            if machine.is_cordoned or not may_be_tried(machine, Role.AGENT):
                 self._keep(machine)
                 continue
             judged = None if machine.quarantine is None else machine.id
@@ -126,5 +124,5 @@ class SlotFleet:
 
 def slots_open(machine: MachineView) -> int:
     """Return how many agent phases may be on a machine that gets new ones: on trial, one more than are there."""
-    slots = num_slots(machine)
+    slots = machine.agent_slots
     return slots if machine.quarantine is None else min(slots, len(machine.agents) + 1)

@@ -186,7 +186,6 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
     for machine in snapshot.machines:
         phase = machine.phase
         is_used = phase is not None and not phase.is_leaving and phase.job_id not in running
-        is_used = is_used or (machine.agent_slots is None and bool(machine.agents))
         if not machine.is_healthy or machine.is_draining or is_used:
             continue
         if machine.is_cordoned or not may_be_tried(machine, Role.ROLLOUT):
@@ -200,7 +199,6 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
             machine.pool,
             machine.cost,
             machine.engine_kinds,
-            machine.has_rendezvous,
             machine.memory,
             machine.num_devices,
             machine.has_gpus,
@@ -228,4 +226,4 @@ def _key(machine: MachineView, wanted: frozenset[str], engines: frozenset[str]) 
     kinds = None if machine.engine_kinds is None else machine.engine_kinds & engines
     devices = (machine.num_devices, machine.has_gpus, machine.memory)
     tags = (machine.tags | machine.labels) & wanted
-    return (tags, machine.pool, machine.cost, kinds, machine.has_rendezvous is False, devices)
+    return (tags, machine.pool, machine.cost, kinds, devices)

@@ -77,7 +77,7 @@ def batch_of(sequences: list[ServedSequence], version: int) -> Batch:
     for row, sequence in zip(behaviour, sequences, strict=True):
         row[NUM_PROMPT_TOKENS:] = sequence.logprobs[:NUM_ANSWERED]
     header = BatchHeader(
-        format_version=2, job_id=str(JOB), number=version + 1, policy_version=version, temperature=1.0,
+        job_id=str(JOB), number=version + 1, policy_version=version, temperature=1.0,
         num_groups=NUM_GROUPS, reward_mean=float(rewards.mean()), reward_std=float(rewards.std()),
     )  # fmt: skip
     return batch_of_arrays(
