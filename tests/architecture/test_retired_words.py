@@ -1,5 +1,5 @@
 """Words that docs/glossary.md retired stay out of identifiers, columns, routes and metrics; prose
-may use them."""
+may use them. Words that stood for many things stay rare in prose and names alike."""
 
 import ast
 import functools
@@ -49,6 +49,21 @@ RETIRED = {
     "wishes": "requests",
 }
 PYTHON = ("platform", "workers", "tests", "deploy")
+# Words with too many meanings, and how often 1,000 lines of source may have them: in most folders, and in ROUGH ones.
+# Lower a bound, or take a folder out of ROUGH, whenever the text gets plainer; never raise one.
+RARE = {
+    "told|tells?|said|heard": (0.2, 6.1),
+    "nobody|somebody|whoever|anybody": (0.06, 2.9),
+    "what (is|are|was|it|the)": (0.9, 5.0),
+    "holds?|held|holding": (1.0, 7.7),
+    "rooms?|places?|shares?|parts?|pieces?": (2.5, 17.7),
+}
+_CORE, _WORKERS = "platform/seamlessflow/core", "workers/seamlessflow_workers"
+ROUGH = (
+    *(f"platform/seamlessflow/{plane}/" for plane in ("control_plane", "data_plane", "runtime")),
+    *(f"{_CORE}/{package}/" for package in ("lifecycle", "liveness", "scheduling", "sizing", "telemetry")),
+    *(f"{_WORKERS}/{package}/" for package in ("agents", "phases", "process", "supervisor")),
+)
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Of TypeScript: comments, strings and the text between tags are prose.
 TS_PROSE = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|>[^<>{}]+<", re.DOTALL)
@@ -136,6 +151,29 @@ def test_no_metric_uses_a_retired_word() -> None:
 
     assert len(named) > 60
     assert not found(named)
+
+
+@functools.cache
+def source_lines(is_rough: bool) -> list[str]:
+    """Return the lines of the product's Python, of the folders in ROUGH or of the others."""
+    paths = (
+        path.relative_to(ROOT) for folder in ("platform", "workers") for path in (ROOT / folder).rglob("*.py")
+    )
+    chosen = [
+        path
+        for path in paths
+        if path.as_posix().startswith(ROUGH) == is_rough and "migrations" not in path.parts
+    ]
+    return [line for path in chosen for line in (ROOT / path).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("is_rough", [False, True])
+@pytest.mark.parametrize("words", RARE)
+def test_words_with_many_meanings_are_rare(words: str, is_rough: bool) -> None:
+    lines, pattern = source_lines(is_rough), re.compile(rf"\b({words})\b", re.IGNORECASE)
+    found = [line.strip() for line in lines for _ in pattern.finditer(line)]
+
+    assert len(found) / len(lines) * 1000 <= RARE[words][is_rough], found
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> 
     with claimed_port(PREFERRED_WEB_PORT) as first:
         with claimed_port(first) as second:
             assert second > first
-        code = f"from seamlessflow.cli.local.ports import held_port\nwith held_port({first}) as port: print(port)"
+        code = f"from seamlessflow.cli.local.ports import claimed_port\nwith claimed_port({first}) as port: print(port)"
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert int(other.stdout) > first
 

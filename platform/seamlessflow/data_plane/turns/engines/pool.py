@@ -1,10 +1,10 @@
 """The engine table: takes the engines of rollout phases and gives one engine to each request.
 
-`core/placement/engine_choice` chooses it. If there are several gateways, each has a share of an engine's room
-(`core/placement/shares`), by what all of them said they want a moment ago. Requests for which no engine has room wait
-here for the first one that has, including engines that join later. Sessions that began earlier go first, so requests
-that were handed over are not overtaken and groups finish. An engine that failed gets nothing for a moment or until its
-row changes; a suspected engine gets nothing until it is trusted again.
+`core/placement/engine_choice` chooses it. If there are several gateways, each has some of an engine's slots
+(`core/placement/fair_slots`), by the demands that all of them reported a moment ago. Requests without a free engine
+wait here for the first one that has, including engines that join later. Sessions that began earlier go first, so
+requests that were handed over are not overtaken and groups finish. An engine that failed gets nothing for a moment or
+until its row changes; a suspected engine gets nothing until it is trusted again.
 """
 
 import asyncio
