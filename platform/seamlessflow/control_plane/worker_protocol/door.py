@@ -24,7 +24,7 @@ from seamlessflow.control_plane.common.http.body_gate import Application, Scope,
 from seamlessflow.runtime.http.bodies import BodyRefused, Receive, body_whole
 
 PREFIX = "/api/worker/v1/"
-NUM_THREADS = 8
+NUM_THREADS = 8  # each keeps a connection to PostgreSQL, beside those of the pool
 MAX_INSIDE = 1024
 RETRY_AFTER_S = 2
 # Those of `settings.MIDDLEWARE` that mean something here, in the same order. The others serve browsers: static files,

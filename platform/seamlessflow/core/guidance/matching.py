@@ -28,6 +28,7 @@ from seamlessflow.core.guidance.masks import GuidedBy, MatcherFailedError, Packe
 # The number rises when the same guide gets other masks: a trainer then leaves answers of the older ones out.
 LIBRARY = f"llguidance {llguidance.__version__}, rules 2"
 # By the rates that llguidance documents: 20 ms to build a guide's lexer, and 15 ms for one mask.
+# Work and not time: a limit in seconds would make masks depend on the machine.
 _LIMITS = llguidance.LLParserLimits(
     initial_lexer_fuel=1_000_000,
     step_lexer_fuel=200_000,

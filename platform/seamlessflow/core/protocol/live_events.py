@@ -26,7 +26,7 @@ WATCH_TTL_S = 15
 ASKED_TTL_S = 3600
 AUDIENCE_KEY = "seamlessflow:live:audience"  # exists while some web process has sockets
 AUDIENCE_CHANNEL = "seamlessflow:live:audience-begins"
-AUDIENCE_TTL_S = 15
+AUDIENCE_TTL_S = 15  # renewed every 5 s; if the web process dies, the feeder rests after this time
 
 # KEYS: epoch, number, stream. ARGV: epoch if there is none, longest stream, at, data, stream's life, channel, topic.
 APPEND = """

@@ -14,8 +14,11 @@ from seamlessflow.core.training.memory import gradient_dtype
 from seamlessflow_workers.train.step.expert_ranks import expert_settings
 
 _BUCKET = 50_000_000  # of gradients that are reduced together, and of weights that are fetched ahead
-_LIVE = 100_000_000  # weights that are gathered at a time
-_GROUP = 50_000_000  # of a rank's weights, which the optimizer steps together
+_LIVE = (
+    100_000_000  # weights that are gathered at a time; DeepSpeed's 10^9 would be a whole model of that size
+)
+# Of a rank's weights, which the optimizer steps together: intermediate values of torch's AdamW take twice their bytes.
+_GROUP = 50_000_000
 _NAMES = {Dtype.FLOAT32: "fp32", Dtype.BFLOAT16: "bf16"}
 
 

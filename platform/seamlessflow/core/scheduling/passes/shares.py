@@ -29,7 +29,9 @@ from seamlessflow.core.scheduling.passes.homes import Homes
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner
 from seamlessflow.core.types.tags import Role
 
-KEPT_PART = 2  # a job keeps its share of engines divided by this when others finish their batches first
+# A job keeps its engines divided by this when others finish their batches first. It bounds what the nearest batch may
+# take, however many short batches come.
+KEPT_PART = 2
 # Of a machine: between one that owes and one that is owed it makes one, and else it decides who gets the odd one.
 OWED_PART = 0.5
 

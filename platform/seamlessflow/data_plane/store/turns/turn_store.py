@@ -51,7 +51,9 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_TURNS = 4096
 MAX_TURNS_PER_FLUSH = 512
 GATHER_S = 0.005
+# With fewer turns under way, one may be the last that a batch waits for, so its flush waits for no timer.
 MANY = 8
+# Engines are free as soon as they have answered, so this only delays the end of an answer.
 PACE_S = 0.02
 LONG_PACE_S = 0.04  # engines have other turns to go on with
 _PREPARE_COUNT = f"""
