@@ -23,7 +23,6 @@ from seamlessflow.control_plane.trajectories.services.partitions import node_par
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, worker_make
-from tests.fixtures.repository import ROOT
 
 
 def machine_path(machine: Machine) -> str:
@@ -342,7 +341,3 @@ def test_a_dead_broker_neither_blocks_nor_raises(
         doorbells.doorbell_send(machine_name="alpha", phase_id=new_id(), fence=1)
 
     assert len([record for record in caplog.records if "doorbell broker is down" in record.message]) == 1
-
-
-def test_exported_schemas_are_up_to_date() -> None:
-    call_command("export_schemas", "--check", folder=ROOT / "api_schema")
