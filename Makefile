@@ -9,6 +9,9 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 # Number of processes for the tests. Many tests wait for a deadline, so one more than there are cores is fastest.
 WORKERS ?= 3
 
+# Tests start hundreds of processes: without bytecode each of them would compile our sources anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal lock release clean
 
