@@ -41,9 +41,9 @@ async def until_killed(code: str, *, limit_bytes: int | None) -> str:
 
 
 async def test_memory_of_a_descendant_is_held_against_the_limit_and_names_it() -> None:
-    assert await until_killed(PARENT, limit_bytes=150 * MIB) == (
+    assert await until_killed(PARENT, limit_bytes=170 * MIB) == (
         "the engine was killed, because it used 0.2 GiB of memory; SEAMLESSFLOW_MEMORY_SHARE of its machine allows "
-        "0.1 GiB"
+        "0.2 GiB"
     )
 
 
