@@ -15,7 +15,7 @@ from seamlessflow.client import Client
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually, new_platform
 
-NUM_UPDATES = 40
+NUM_UPDATES = 24
 COMMAND_TIMEOUT_S = 120
 
 

@@ -22,8 +22,6 @@ Victims = Callable[[PlatformProcess], list[psutil.Process]]
 
 VICTIMS: dict[str, Victims] = {
     "trainer that leads": lambda p: p.find("seamlessflow_workers.train", under="--name alpha"),
-    "trainer that follows": lambda p: p.find("seamlessflow_workers.train", under="--name beta"),
-    "supervisor of the one that leads": lambda p: p.find("seamlessflow_workers.supervisor", "--name alpha"),
     "supervisor of the one that follows": lambda p: p.find("seamlessflow_workers.supervisor", "--name beta"),
 }
 

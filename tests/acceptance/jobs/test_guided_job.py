@@ -1,5 +1,7 @@
 """A job whose answers must follow a schema or call a tool raises its reward, on the embedded engine and on vLLM.
 
+Both also hand turns over when the time to train comes.
+
 Groups take turns between content of a JSON schema and a forced call, both about six digits. The reward is the share of
 even digits; the policy has random ones before. The trainer must find each sampled logprob again under its mask.
 """
@@ -108,6 +110,8 @@ def train_guided(
         assert ended["state"] == "completed", ended["state_reason"]
         assert_trained_exactly(client, job_id, num_updates=num_updates)
         assert_audit_holds(client, job_id)
+        num_handed_over = client.job_part(job_id, "summary")["num_turns_handed_over"]
+        assert num_handed_over > 0
     for kind in KINDS:
         assert_rewards_rise(crew.rewards, kind, gain=gain)
 
