@@ -16,14 +16,14 @@ from seamlessflow.core.protocol.worker import GangOrder, WarmProcess
 from seamlessflow_workers.train.control import ControlChannel
 from seamlessflow_workers.train.distributed.gang_follower import GangFollower
 from seamlessflow_workers.train.distributed.gang_leader import GangLeader
-from seamlessflow_workers.train.distributed.gang_members import Member
+from seamlessflow_workers.train.distributed.gang_members import GangMember
 from seamlessflow_workers.train.distributed.rank_commands import Load, Step, command_send
 from tests.fakes.pace import Pace, pace_read
 from tests.fakes.paced_step_engine import PacedStepEngine
 
 
 class LeadingEngine(PacedStepEngine):
-    def __init__(self, spec: JobSpec, pace: Pace, model_path: Path, members: Sequence[Member]) -> None:
+    def __init__(self, spec: JobSpec, pace: Pace, model_path: Path, members: Sequence[GangMember]) -> None:
         super().__init__(spec, pace, model_path, num_machines=1 + len(members))
         self._connections = [member.connection for member in members]
 
@@ -41,7 +41,12 @@ class FollowingEngine(PacedStepEngine):
 
 
 def lead(
-    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
+    model_path: Path,
+    spec: JobSpec,
+    *,
+    members: Sequence[GangMember],
+    listen_host: str,
+    artifacts: Path | None,
 ) -> LeadingEngine:
     order = Load(
         rank=0,

@@ -52,7 +52,7 @@ def logs(job_id: str, session: str | None, phase: str | None, follow: bool) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """A log: its heading, and how a chunk of it is read."""
 
     key: str
@@ -64,7 +64,7 @@ class Source:
 class Found:
     """The logs that there are now, and whether nothing more will be printed."""
 
-    sources: list[Source]
+    sources: list[LogSource]
     is_over: bool
 
 
@@ -79,7 +79,7 @@ class Printer:
     def is_empty(self) -> bool:
         return self._last is None
 
-    def print_new(self, source: Source) -> None:
+    def print_new(self, source: LogSource) -> None:
         for chunk in self._chunks(source):
             if source.heading and source.key != self._last:
                 click.echo(f"── {source.heading} ──")
@@ -88,7 +88,7 @@ class Printer:
                 click.echo(f"\n── {missing} bytes are no longer kept ──")
             click.echo(chunk["text"], nl=False)
 
-    def _chunks(self, source: Source) -> Iterator[Json]:
+    def _chunks(self, source: LogSource) -> Iterator[Json]:
         while True:
             chunk = source.read(self._offsets.get(source.key, 0))
             self._offsets[source.key] = chunk["next_offset"]
@@ -119,7 +119,7 @@ def _session_check(client: Client, job_id: str, session_id: str) -> None:
 
 def _of_session(client: Client, session_id: str) -> Found:
     state = client.session_get(session_id)["state"]
-    source = Source(session_id, "", functools.partial(client.session_log, session_id))
+    source = LogSource(session_id, "", functools.partial(client.session_log, session_id))
     return Found([source], is_over=state != SessionState.OPEN)
 
 
@@ -135,6 +135,6 @@ def _of_phases(client: Client, job_id: str, phase_id: str | None) -> Found:
     return Found([_of_phase(client, phase) for phase in phases], is_over=is_stopped and have_ended)
 
 
-def _of_phase(client: Client, phase: Json) -> Source:
+def _of_phase(client: Client, phase: Json) -> LogSource:
     heading = f"{phase['role']} on {phase['machine']}, {phase['leased_at']}, {phase['id']}"
-    return Source(phase["id"], heading, functools.partial(client.phase_log, phase["id"]))
+    return LogSource(phase["id"], heading, functools.partial(client.phase_log, phase["id"]))

@@ -29,7 +29,7 @@ _MAX_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class MachineSlice:
     name: str
     tags: tuple[str, ...]
     devices: tuple[Device, ...]
@@ -41,10 +41,12 @@ class Slice:
         return ("--devices", ids, "--device", self.devices[0].kind)
 
 
-def slices_parse(texts: Sequence[str], *, prefix: str, environ: Mapping[str, str]) -> tuple[Slice, ...]:
+def slices_parse(
+    texts: Sequence[str], *, prefix: str, environ: Mapping[str, str]
+) -> tuple[MachineSlice, ...]:
     """Read `TAG[,TAG]=DEVICES`, one text a slice. Raises CliError with one line for what cannot be."""
     gpus = _gpus(environ) if any(not is_core_sets(text.rpartition("=")[2]) for text in texts) else ()
-    slices: list[Slice] = []
+    slices: list[MachineSlice] = []
     for text in texts:
         names, separator, devices = text.rpartition("=")
         tags = [tag.strip() for tag in names.split(",") if tag.strip()]
@@ -56,7 +58,7 @@ def slices_parse(texts: Sequence[str], *, prefix: str, environ: Mapping[str, str
         except (InvalidTag, InvalidDevices) as error:
             raise CliError(f"--slice {text!r}: {error}", exit_code=2) from error
         _refuse_overlap(text, chosen, slices)
-        slices.append(Slice(_name(prefix, tags, slices), tuple(tags), chosen))
+        slices.append(MachineSlice(_name(prefix, tags, slices), tuple(tags), chosen))
     return tuple(slices)
 
 
@@ -116,7 +118,7 @@ def _select(devices: str, gpus: Sequence[Device]) -> tuple[Device, ...]:
     return select_core_sets(devices, available=available, name=processor_name(), memory_bytes=memory_bytes())
 
 
-def _refuse_overlap(text: str, chosen: Sequence[Device], slices: Sequence[Slice]) -> None:
+def _refuse_overlap(text: str, chosen: Sequence[Device], slices: Sequence[MachineSlice]) -> None:
     taken = {unit: one.name for one in slices for device in one.devices for unit in _units(device)}
     for device in chosen:
         for unit in _units(device):
@@ -129,7 +131,7 @@ def _units(device: Device) -> list[str]:
     return [device.id] if device.kind == "cuda" else [f"core {core}" for core in device.cores]
 
 
-def _name(prefix: str, tags: Sequence[str], slices: Sequence[Slice]) -> str:
+def _name(prefix: str, tags: Sequence[str], slices: Sequence[MachineSlice]) -> str:
     name = _NOT_IN_NAMES.sub("-", f"{prefix}-{'-'.join(tags)}")[:_MAX_NAME].strip("-.")
     taken = {one.name for one in slices}
     numbered = (f"{name[: _MAX_NAME - 3]}-{number}" for number in range(2, len(taken) + 2))

@@ -24,8 +24,8 @@ from seamlessflow.cli.local.machines import (
 from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT, claimed_port
 from seamlessflow.cli.local.services import plan_services
 from seamlessflow.cli.local.state import (
-    AlreadyRunning,
     Home,
+    InstallationRunning,
     RunInfo,
     UnsafeRuntimeFolder,
     private_folder,
@@ -86,7 +86,7 @@ def test_a_second_launcher_is_refused_while_the_first_runs(home: Home) -> None:
     with home.lock():
         home.write_run(run)
         assert home.read_run() == run
-        with pytest.raises(AlreadyRunning, match=rf"process {os.getpid()}"), home.lock():
+        with pytest.raises(InstallationRunning, match=rf"process {os.getpid()}"), home.lock():
             pytest.fail("two launchers hold one home")
     assert home.read_run() is None
     with home.lock():

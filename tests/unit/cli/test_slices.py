@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from seamlessflow.cli import slices, worker
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.slices import Slice, host_prefix, slices_parse
+from seamlessflow.cli.slices import MachineSlice, host_prefix, slices_parse
 from tests.fixtures.machine_devices import gpu
 
 GPUS = tuple(gpu(number) for number in range(8))
@@ -24,7 +24,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "visible_gpus", lambda environ: GPUS)
 
 
-def parsed(*texts: str) -> tuple[Slice, ...]:
+def parsed(*texts: str) -> tuple[MachineSlice, ...]:
     return slices_parse(texts, prefix="node-7", environ={})
 
 

@@ -29,7 +29,7 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     num_bytes: int
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class WeightsManifest(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     job_id: UUID
     version: int
@@ -50,7 +50,7 @@ class WeightsReadError(RuntimeError):
     """Published weights are missing, of another format or damaged."""
 
 
-def manifest_encode(manifest: Manifest) -> bytes:
+def manifest_encode(manifest: WeightsManifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
 
 
@@ -58,11 +58,11 @@ def manifest_digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def manifest_read(folder: Path) -> Manifest:
+def manifest_read(folder: Path) -> WeightsManifest:
     """Read the manifest of a version folder. Raises WeightsReadError."""
     path = folder / MANIFEST_NAME
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode(path.read_bytes(), type=WeightsManifest)
     except OSError as error:
         raise WeightsReadError(f"weights at {folder} have no readable manifest: {error.strerror}") from error
     except msgspec.DecodeError as error:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
+from seamlessflow_workers.weights.manifest import WeightsManifest, WeightsReadError, manifest_read
 from seamlessflow_workers.weights.offers import (
     TIMEOUT_S,
     Arrival,
@@ -64,7 +64,7 @@ def _receive(folder: Path, offer: Offer, receive: Receive, timeout_s: float) -> 
     return shards
 
 
-def _prove(shards: SealedShards, manifest: Manifest) -> None:
+def _prove(shards: SealedShards, manifest: WeightsManifest) -> None:
     """Check that these are exactly the shards of the manifest. Raises TransferFailed."""
     if shards.sizes().keys() != manifest.shards.keys():
         raise TransferFailed(

@@ -17,7 +17,7 @@ import click
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.process_tree import ProcessTree, run_to_end
 from seamlessflow.cli.local.services import Services, ServiceUrls, plan_services
-from seamlessflow.cli.local.state import AlreadyRunning, Home
+from seamlessflow.cli.local.state import Home, InstallationRunning
 
 
 @click.command()
@@ -30,7 +30,7 @@ def main(folder: Path, not_durable: bool) -> None:
     try:
         with home.lock():
             run_to_end(_serve(home, plan_services(home, environ=os.environ, is_durable=not not_durable)))
-    except AlreadyRunning as error:
+    except InstallationRunning as error:
         _announce(plan_services(home, environ=os.environ).urls)
         print(error, file=sys.stderr)
     except InstallationFailed as error:

@@ -139,7 +139,7 @@ async def running_stack(
     listen_host: str = LOOPBACK,
     before_announced: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Start everything, yield, stop everything. Raises `AlreadyRunning` if the home is in use.
+    """Start everything, yield, stop everything. Raises `InstallationRunning` if the home is in use.
 
     `before_announced` runs before any process can find this installation by its home.
     """

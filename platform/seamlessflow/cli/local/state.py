@@ -34,7 +34,7 @@ LOOKERS_S = 1.0
 LOOKERS_POLL_S = 0.02
 
 
-class AlreadyRunning(InstallationFailed):
+class InstallationRunning(InstallationFailed):
     """Another launcher has the lock of this installation."""
 
 
@@ -145,7 +145,7 @@ class Home:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the installation; raises `AlreadyRunning` if another launcher has locked it."""
+        """Lock the installation; raises `InstallationRunning` if another launcher has locked it."""
         with (self.root / "lock").open("a+") as file:
             self._take(file)
             self.run_file.unlink(missing_ok=True)  # left by a launcher that was killed
@@ -170,8 +170,8 @@ class Home:
             else:
                 return
 
-    def already_running(self) -> AlreadyRunning:
-        return AlreadyRunning(
+    def already_running(self) -> InstallationRunning:
+        return InstallationRunning(
             f"SeamlessFlow is already running in {self.root} (process {self._noted_holder()})."
         )
 

@@ -22,7 +22,7 @@ from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.retention.planner import CheckpointFacts, JobFacts, UploadFacts, VersionFacts
-from seamlessflow.core.retention.policy import Policy, policy_make
+from seamlessflow.core.retention.policy import RetentionRules, policy_make
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 DAY_S = 86_400.0
@@ -67,7 +67,7 @@ def overrides_of(project_id: UUID | None) -> dict[str, int | None]:
     return dict(found or {})
 
 
-def policy_of(project_id: UUID | None) -> Policy:
+def policy_of(project_id: UUID | None) -> RetentionRules:
     layers = [overrides_of(None)] + ([overrides_of(project_id)] if project_id else [])
     return policy_make(*layers)
 

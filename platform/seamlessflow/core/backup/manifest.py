@@ -28,7 +28,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     made_at: datetime
     artifact_root: str  # of the original; paths in the database begin with it
@@ -45,10 +45,10 @@ class DamagedBackup(ValueError):
     """The folder is not a complete back-up of a known format."""
 
 
-def manifest_decode(data: bytes) -> Manifest:
+def manifest_decode(data: bytes) -> BackupManifest:
     """Decode and check a manifest. Raises DamagedBackup."""
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=BackupManifest)
     except msgspec.DecodeError as error:
         raise DamagedBackup(f"{MANIFEST_NAME} cannot be read: {error}") from error
     if manifest.format_version != FORMAT_VERSION:

@@ -25,7 +25,7 @@ class EpochBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochPlan:
+class DatasetEpochs:
     """The batches of all epochs. `num_groups` and `groups_per_batch` are at least 1."""
 
     num_groups: int

@@ -26,7 +26,7 @@ class CallableTool(msgspec.Struct, frozen=True, array_like=True):
     parameters: Mapping[str, Any]  # JSON schema of its arguments; empty: any object
 
 
-class Demand(msgspec.Struct, frozen=True, array_like=True):
+class ToolDemand(msgspec.Struct, frozen=True, array_like=True):
     """What a client demands of an answer: content of a schema, tool calls, or (`may_answer`) either of them.
 
     Without a schema, content that may stand instead of calls is any text.
@@ -51,7 +51,7 @@ class GuidedModel:
     may_reason: bool = True
 
 
-def answer_guide(demand: Demand, model: GuidedModel, *, starts_in_reasoning: bool) -> dict[str, Any]:
+def answer_guide(demand: ToolDemand, model: GuidedModel, *, starts_in_reasoning: bool) -> dict[str, Any]:
     """Return the guide. With `starts_in_reasoning` the prompt has opened the reasoning, so the answer must close it.
 
     Raises InvalidGuideError if answers of the model's family cannot be guided like this.
@@ -120,7 +120,7 @@ class _Rules:
         self._lines.append(f"answer: %json {json_text(schema)}")
         return "answer"
 
-    def calls(self, form: CallForm, demand: Demand, *, is_opened: bool = False) -> str:
+    def calls(self, form: CallForm, demand: ToolDemand, *, is_opened: bool = False) -> str:
         """Return one or more calls. With `is_opened` the mark that opens the first one is not repeated."""
         for number, tool in enumerate(demand.tools):
             elements, arguments = form.call(tool.name), f"args_{number}"
@@ -136,7 +136,7 @@ class _Rules:
         again = f"({self._sequence(form.between)} call)*" if demand.is_parallel else ""
         return f"{self._sequence(form.leads[is_opened:])} first {again} {self._sequence(form.trails)}"
 
-    def content_or_calls(self, form: CallForm, reasoning: str, demand: Demand) -> Iterable[str]:
+    def content_or_calls(self, form: CallForm, reasoning: str, demand: ToolDemand) -> Iterable[str]:
         """Yield the rules of an answer that is content, or calls after some content."""
         opening = form.opening
         if isinstance(opening, Text):  # the whole answer is calls

@@ -51,7 +51,7 @@ from seamlessflow.core.protocol.openai_responses import (
     ResponseEvent,
     ResponseItems,
 )
-from seamlessflow.core.protocol.openapi import PROBLEM, Answer, Contract, Operation, Parameter
+from seamlessflow.core.protocol.openapi import PROBLEM, ApiAnswer, ApiOperation, Contract, Parameter
 
 API_TOKEN = "apiToken"
 SESSION = Parameter(
@@ -59,16 +59,16 @@ SESSION = Parameter(
 )
 
 
-def _refused(description: str) -> Answer:
-    return Answer(description, Problem, PROBLEM)
+def _refused(description: str) -> ApiAnswer:
+    return ApiAnswer(description, Problem, PROBLEM)
 
 
-def _chat_refused(description: str) -> Answer:
-    return Answer(description, ErrorBody)
+def _chat_refused(description: str) -> ApiAnswer:
+    return ApiAnswer(description, ErrorBody)
 
 
-def _message_refused(description: str) -> Answer:
-    return Answer(description, MessageErrorBody)
+def _message_refused(description: str) -> ApiAnswer:
+    return ApiAnswer(description, MessageErrorBody)
 
 
 _UNAVAILABLE = _refused(
@@ -87,7 +87,7 @@ _GRADING = {
     ),
     503: _UNAVAILABLE,
 }
-SESSION_OPEN = Operation(
+SESSION_OPEN = ApiOperation(
     method="post",
     path="/v1/sessions",
     name="session_open",
@@ -106,8 +106,8 @@ SESSION_OPEN = Operation(
     ],
     body=SessionOpen,
     answers={
-        201: Answer("The session is open.", SessionOpened),
-        200: Answer("This `Idempotency-Key` opened the session before.", SessionOpened),
+        201: ApiAnswer("The session is open.", SessionOpened),
+        200: ApiAnswer("This `Idempotency-Key` opened the session before.", SessionOpened),
         400: _refused(
             "The body or the key is invalid, the job's environment is not `external`, or the job is over (`job_over`)."
         ),
@@ -125,7 +125,7 @@ SESSION_OPEN = Operation(
         503: _UNAVAILABLE,
     },
 )
-SESSION_REWARD = Operation(
+SESSION_REWARD = ApiOperation(
     method="post",
     path="/v1/sessions/{session}/reward",
     name="session_reward",
@@ -135,13 +135,13 @@ SESSION_REWARD = Operation(
     parameters=[SESSION],
     body=RewardReport,
     answers={
-        204: Answer("The reward is stored."),
-        200: Answer("The session has failed, so the reward is not stored.", SessionOver),
+        204: ApiAnswer("The reward is stored."),
+        200: ApiAnswer("The session has failed, so the reward is not stored.", SessionOver),
         **_GRADING,
         422: _refused("`branch` is not accepted: a reward is for the whole session."),
     },
 )
-SESSION_CLOSE = Operation(
+SESSION_CLOSE = ApiOperation(
     method="post",
     path="/v1/sessions/{session}/close",
     name="session_close",
@@ -152,9 +152,9 @@ SESSION_CLOSE = Operation(
     ),
     security=API_TOKEN,
     parameters=[SESSION],
-    answers={204: Answer("The session is closed."), **{k: v for k, v in _GRADING.items() if k != 409}},
+    answers={204: ApiAnswer("The session is closed."), **{k: v for k, v in _GRADING.items() if k != 409}},
 )
-CHAT = Operation(
+CHAT = ApiOperation(
     method="post",
     path="/v1/chat/completions",
     name="chat_completion",
@@ -168,7 +168,7 @@ CHAT = Operation(
     parameters=TURN_PARAMETERS,
     body=ChatBody,
     answers={
-        200: Answer("The answer. It has been recorded.", ChatCompletion),
+        200: ApiAnswer("The answer. It has been recorded.", ChatCompletion),
         400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
@@ -176,7 +176,7 @@ CHAT = Operation(
         503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
-COMPLETION = Operation(
+COMPLETION = ApiOperation(
     method="post",
     path="/v1/completions",
     name="completion",
@@ -190,7 +190,7 @@ COMPLETION = Operation(
     parameters=TURN_PARAMETERS,
     body=CompletionBody,
     answers={
-        200: Answer("The answer. It has been recorded.", Completion),
+        200: ApiAnswer("The answer. It has been recorded.", Completion),
         400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
@@ -198,7 +198,7 @@ COMPLETION = Operation(
         503: _chat_refused(UNAVAILABLE_TURN),
     },
 )
-RESPONSE = Operation(
+RESPONSE = ApiOperation(
     method="post",
     path="/v1/responses",
     name="response",
@@ -214,7 +214,7 @@ RESPONSE = Operation(
     parameters=TURN_PARAMETERS,
     body=ResponseBody,
     answers={
-        200: Answer("The answer. It has been recorded.", Response),
+        200: ApiAnswer("The answer. It has been recorded.", Response),
         400: _chat_refused(REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         404: _chat_refused("The session keeps no such response or item (`previous_response_not_found`)."),
@@ -229,7 +229,7 @@ _KEPT_REFUSED = {
     404: _chat_refused("The session keeps no such response."),
     503: _chat_refused("The gateway or its database is temporarily unavailable."),
 }
-RESPONSE_GET = Operation(
+RESPONSE_GET = ApiOperation(
     method="get",
     path="/v1/responses/{response}",
     name="response_get",
@@ -237,9 +237,9 @@ RESPONSE_GET = Operation(
     description="The tools of its request are not kept, and left out.",
     security=SESSION_KEY,
     parameters=_KEPT,
-    answers={200: Answer("The response.", Response), **_KEPT_REFUSED},
+    answers={200: ApiAnswer("The response.", Response), **_KEPT_REFUSED},
 )
-RESPONSE_ITEMS = Operation(
+RESPONSE_ITEMS = ApiOperation(
     method="get",
     path="/v1/responses/{response}/input_items",
     name="response_items",
@@ -247,9 +247,9 @@ RESPONSE_ITEMS = Operation(
     description="All items come at once, the newest first.",
     security=SESSION_KEY,
     parameters=_KEPT,
-    answers={200: Answer("The items.", ResponseItems), **_KEPT_REFUSED},
+    answers={200: ApiAnswer("The items.", ResponseItems), **_KEPT_REFUSED},
 )
-MESSAGES = Operation(
+MESSAGES = ApiOperation(
     method="post",
     path="/v1/messages",
     name="message",
@@ -266,7 +266,7 @@ MESSAGES = Operation(
     parameters=TURN_PARAMETERS,
     body=MessagesBody,
     answers={
-        200: Answer("The answer. It has been recorded.", Message),
+        200: ApiAnswer("The answer. It has been recorded.", Message),
         400: _message_refused(REFUSED_TURN),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
@@ -274,7 +274,7 @@ MESSAGES = Operation(
         529: _message_refused(UNAVAILABLE_TURN),
     },
 )
-COUNT_TOKENS = Operation(
+COUNT_TOKENS = ApiOperation(
     method="post",
     path="/v1/messages/count_tokens",
     name="message_tokens",
@@ -283,7 +283,7 @@ COUNT_TOKENS = Operation(
     security=SESSION_KEY,
     body=TokensBody,
     answers={
-        200: Answer("The number of tokens.", TokenCount),
+        200: ApiAnswer("The number of tokens.", TokenCount),
         400: _message_refused("The body is invalid, or the messages cannot be rendered."),
         401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _message_refused("The body is too large."),
@@ -294,7 +294,7 @@ _MODEL_REFUSED = {
     401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
     503: _chat_refused("The gateway or its database is temporarily unavailable."),
 }
-MODELS = Operation(
+MODELS = ApiOperation(
     method="get",
     path="/v1/models",
     name="model_list",
@@ -305,9 +305,9 @@ MODELS = Operation(
         "restarts the session's time to live."
     ),
     security=SESSION_KEY,
-    answers={200: Answer("The model.", ModelList), **_MODEL_REFUSED},
+    answers={200: ApiAnswer("The model.", ModelList), **_MODEL_REFUSED},
 )
-MODEL = Operation(
+MODEL = ApiOperation(
     method="get",
     path="/v1/models/{model}",
     name="model_get",
@@ -316,7 +316,7 @@ MODEL = Operation(
     security=SESSION_KEY,
     parameters=[Parameter("model", "path", "The name of the session's job.")],
     answers={
-        200: Answer("The model.", ModelCard),
+        200: ApiAnswer("The model.", ModelCard),
         404: _chat_refused("The session's model has another name (`model_not_found`)."),
         **_MODEL_REFUSED,
     },

@@ -16,11 +16,11 @@ from seamlessflow.core.protocol.google_gemini import (
     GeminiTokens,
     GeminiTokensBody,
 )
-from seamlessflow.core.protocol.openapi import Answer, Operation, Parameter
+from seamlessflow.core.protocol.openapi import ApiAnswer, ApiOperation, Parameter
 
 
-def _refused(description: str) -> Answer:
-    return Answer(description, GeminiErrorBody)
+def _refused(description: str) -> ApiAnswer:
+    return ApiAnswer(description, GeminiErrorBody)
 
 
 _MODEL_NAMED = [Parameter("model", "path", "Any name: the session's job decides which policy answers.")]
@@ -32,7 +32,7 @@ _REFUSED = {
     503: _refused(UNAVAILABLE_TURN),
 }
 _LOOK = {code: _REFUSED[code] for code in (401, 503)}
-_CONTENT = Operation(
+_CONTENT = ApiOperation(
     method="post",
     path="/v1beta/models/{model}:generateContent",
     name="gemini_content",
@@ -44,9 +44,9 @@ _CONTENT = Operation(
     security=SESSION_KEY,
     parameters=[*_MODEL_NAMED, *TURN_PARAMETERS],
     body=GeminiBody,
-    answers={200: Answer("The answer. It has been recorded.", GeminiAnswer), **_REFUSED},
+    answers={200: ApiAnswer("The answer. It has been recorded.", GeminiAnswer), **_REFUSED},
 )
-_STREAM = Operation(
+_STREAM = ApiOperation(
     method="post",
     path="/v1beta/models/{model}:streamGenerateContent",
     name="gemini_stream",
@@ -58,9 +58,9 @@ _STREAM = Operation(
     security=SESSION_KEY,
     parameters=[*_MODEL_NAMED, *TURN_PARAMETERS],
     body=GeminiBody,
-    answers={200: Answer("The chunks.", GeminiAnswer), **_REFUSED},
+    answers={200: ApiAnswer("The chunks.", GeminiAnswer), **_REFUSED},
 )
-_TOKENS = Operation(
+_TOKENS = ApiOperation(
     method="post",
     path="/v1beta/models/{model}:countTokens",
     name="gemini_tokens",
@@ -69,18 +69,18 @@ _TOKENS = Operation(
     security=SESSION_KEY,
     parameters=_MODEL_NAMED,
     body=GeminiTokensBody,
-    answers={200: Answer("The number of tokens.", GeminiTokens), **_REFUSED},
+    answers={200: ApiAnswer("The number of tokens.", GeminiTokens), **_REFUSED},
 )
-_MODELS = Operation(
+_MODELS = ApiOperation(
     method="get",
     path="/v1beta/models",
     name="gemini_models",
     summary="List the model of the session, as the clients of Google's Gemini API do",
     description="The list has one model, named after the job.",
     security=SESSION_KEY,
-    answers={200: Answer("The model.", GeminiModels), **_LOOK},
+    answers={200: ApiAnswer("The model.", GeminiModels), **_LOOK},
 )
-_MODEL = Operation(
+_MODEL = ApiOperation(
     method="get",
     path="/v1beta/models/{model}",
     name="gemini_model",
@@ -89,7 +89,7 @@ _MODEL = Operation(
     security=SESSION_KEY,
     parameters=[Parameter("model", "path", "The name of the session's job.")],
     answers={
-        200: Answer("The model.", GeminiModel),
+        200: ApiAnswer("The model.", GeminiModel),
         404: _refused("The session's model has another name."),
         **_LOOK,
     },

@@ -29,7 +29,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """An answer of an operation. `body` is None if there is no body, or if it is bytes of `content_type`."""
 
     description: str
@@ -38,13 +38,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     method: str
     path: str
     name: str
     summary: str
     description: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, ApiAnswer]
     security: str | None  # the name of a scheme of the document
     body: Any = None
     body_type: str = JSON
@@ -60,7 +60,7 @@ class Contract:
     title: str
     version: str
     description: str
-    operations: Sequence[Operation]
+    operations: Sequence[ApiOperation]
     schemes: Mapping[str, str]
     types: Sequence[Any] = ()
 
@@ -92,7 +92,7 @@ class Contract:
         yield from self.types
 
 
-def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+def _operation(operation: ApiOperation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -120,7 +120,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+def _answer(answer: ApiAnswer, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     if answer.body is None and answer.content_type == JSON:
         return {"description": answer.description}
     return {

@@ -15,7 +15,7 @@ from seamlessflow.core.protocol.data_plane import (
     SessionsHeldRequest,
     SessionsRefused,
 )
-from seamlessflow.core.protocol.openapi import BYTES, PROBLEM, Answer, Contract, Operation, Parameter
+from seamlessflow.core.protocol.openapi import BYTES, PROBLEM, ApiAnswer, ApiOperation, Contract, Parameter
 from seamlessflow.core.protocol.worker import (
     PROTOCOL_VERSION,
     Heartbeat,
@@ -50,8 +50,8 @@ class WorkerProblem(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[WorkerFault]
 
 
-def _refused(description: str) -> Answer:
-    return Answer(description, WorkerProblem, PROBLEM)
+def _refused(description: str) -> ApiAnswer:
+    return ApiAnswer(description, WorkerProblem, PROBLEM)
 
 
 _COMMON = {
@@ -62,7 +62,7 @@ _COMMON = {
 _FENCED = {409: _refused("The phase is over, or another phase has a newer fence.")}
 _OF_PHASE = {**_COMMON, 403: _refused("The route needs a phase of another role.")}
 CONTROL_PLANE = [
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/join",
         name="join",
@@ -71,12 +71,12 @@ CONTROL_PLANE = [
         security=JOIN_TOKEN,
         body=Join,
         answers={
-            200: Answer("The machine and its token.", Joined),
+            200: ApiAnswer("The machine and its token.", Joined),
             **_COMMON,
             409: _refused("Another host uses this name."),
         },
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/heartbeat",
         name="heartbeat",
@@ -87,12 +87,12 @@ CONTROL_PLANE = [
         security=MACHINE_TOKEN,
         body=Heartbeat,
         answers={
-            200: Answer("Orders and warm processes.", HeartbeatReply),
+            200: ApiAnswer("Orders and warm processes.", HeartbeatReply),
             **_COMMON,
             410: _refused("The machine was deleted."),
         },
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/publications",
         name="publish",
@@ -100,9 +100,9 @@ CONTROL_PLANE = [
         description="A compare-and-set on job, version and fence. Publishing the same version again changes nothing.",
         security=PHASE_CREDENTIAL,
         body=Publication,
-        answers={200: Answer("The version is published.", PublicationReply), **_COMMON, **_FENCED},
+        answers={200: ApiAnswer("The version is published.", PublicationReply), **_COMMON, **_FENCED},
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/metrics",
         name="metrics_report",
@@ -110,9 +110,9 @@ CONTROL_PLANE = [
         description="A value that is reported again replaces the earlier one.",
         security=PHASE_CREDENTIAL,
         body=MetricReport,
-        answers={204: Answer("The values are stored."), **_COMMON, **_FENCED},
+        answers={204: ApiAnswer("The values are stored."), **_COMMON, **_FENCED},
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/sessions/logs",
         name="session_logs_store",
@@ -123,9 +123,9 @@ CONTROL_PLANE = [
         ),
         security=PHASE_CREDENTIAL,
         body=SessionLogs,
-        answers={204: Answer("The logs are stored."), **_COMMON, **_FENCED},
+        answers={204: ApiAnswer("The logs are stored."), **_COMMON, **_FENCED},
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/api/worker/v1/phases/{phase_id}/logs",
         name="log_append",
@@ -145,14 +145,14 @@ CONTROL_PLANE = [
         ],
         body_type=BYTES,
         answers={
-            200: Answer("The offset from which to continue.", LogTaken),
+            200: ApiAnswer("The offset from which to continue.", LogTaken),
             **_COMMON,
             404: _refused("The machine has no such phase."),
         },
     ),
 ]
 GATEWAY = [
-    Operation(
+    ApiOperation(
         method="post",
         path="/runner/v1/groups/lease",
         name="groups_lease",
@@ -161,14 +161,14 @@ GATEWAY = [
         security=PHASE_CREDENTIAL,
         body=GroupLeaseRequest,
         answers={
-            200: Answer(
+            200: ApiAnswer(
                 "Groups with the sessions to run; empty if no group was admitted in time.", GroupLeaseReply
             ),
             **_OF_PHASE,
             **_FENCED,
         },
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/runner/v1/sessions/ended",
         name="sessions_ended",
@@ -177,12 +177,12 @@ GATEWAY = [
         security=PHASE_CREDENTIAL,
         body=SessionsEnded,
         answers={
-            200: Answer("The reason for each refused session.", SessionsRefused),
+            200: ApiAnswer("The reason for each refused session.", SessionsRefused),
             **_OF_PHASE,
             **_FENCED,
         },
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/runner/v1/sessions/held",
         name="sessions_held",
@@ -190,9 +190,9 @@ GATEWAY = [
         description="This time does not count towards the time limit of a task.",
         security=PHASE_CREDENTIAL,
         body=SessionsHeldRequest,
-        answers={200: Answer("The seconds for each session.", SessionsHeldReply), **_OF_PHASE},
+        answers={200: ApiAnswer("The seconds for each session.", SessionsHeldReply), **_OF_PHASE},
     ),
-    Operation(
+    ApiOperation(
         method="post",
         path="/trainer/v1/batches/lease",
         name="batch_lease",
@@ -201,8 +201,8 @@ GATEWAY = [
         security=PHASE_CREDENTIAL,
         body=BatchLeaseRequest,
         answers={
-            200: Answer("The batch, in the format of `core.batching.format`.", None, BYTES),
-            204: Answer("No batch was ready within `wait_s` seconds."),
+            200: ApiAnswer("The batch, in the format of `core.batching.format`.", None, BYTES),
+            204: ApiAnswer("No batch was ready within `wait_s` seconds."),
             **_OF_PHASE,
             **_FENCED,
         },

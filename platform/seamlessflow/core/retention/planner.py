@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from seamlessflow.core.retention.policy import Policy
+from seamlessflow.core.retention.policy import RetentionRules
 
 
 class RemovalKind(StrEnum):
@@ -80,7 +80,7 @@ class PlannedRemoval:
 
 
 def retention_plan(
-    policy: Policy, *, jobs: Iterable[JobFacts], uploads: Iterable[UploadFacts]
+    policy: RetentionRules, *, jobs: Iterable[JobFacts], uploads: Iterable[UploadFacts]
 ) -> list[PlannedRemoval]:
     """Return the removals that the policy demands now, in the order of the facts."""
     planned: list[PlannedRemoval] = []
@@ -118,7 +118,7 @@ def upload_refusal(upload: UploadFacts) -> str:
     return f"the job {upload.used_by!r} uses it; delete the job first" if upload.used_by else ""
 
 
-def _job_plan(policy: Policy, job: JobFacts) -> Iterator[PlannedRemoval]:
+def _job_plan(policy: RetentionRules, job: JobFacts) -> Iterator[PlannedRemoval]:
     age = job.ended_days
     if age is None:
         return
@@ -138,7 +138,7 @@ def _job_plan(policy: Policy, job: JobFacts) -> Iterator[PlannedRemoval]:
             yield PlannedRemoval(kind, job.id, job.name, num_bytes, reason)
 
 
-def _checkpoint_plan(policy: Policy, job: JobFacts, age: float) -> Iterator[PlannedRemoval]:
+def _checkpoint_plan(policy: RetentionRules, job: JobFacts, age: float) -> Iterator[PlannedRemoval]:
     newest_first = sorted(job.checkpoints, key=lambda checkpoint: -checkpoint.number)
     num_kept = policy.values["ended_checkpoints_keep"] or 0
     setting = "ended_checkpoints_keep"
@@ -151,7 +151,7 @@ def _checkpoint_plan(policy: Policy, job: JobFacts, age: float) -> Iterator[Plan
         )
 
 
-def _version_plan(policy: Policy, job: JobFacts, age: float) -> Iterator[PlannedRemoval]:
+def _version_plan(policy: RetentionRules, job: JobFacts, age: float) -> Iterator[PlannedRemoval]:
     if not policy.is_over("ended_versions_days", age):
         return
     last = max((version.number for version in job.versions), default=None)
@@ -163,7 +163,7 @@ def _version_plan(policy: Policy, job: JobFacts, age: float) -> Iterator[Planned
             )
 
 
-def _upload_plan(policy: Policy, upload: UploadFacts) -> Iterator[PlannedRemoval]:
+def _upload_plan(policy: RetentionRules, upload: UploadFacts) -> Iterator[PlannedRemoval]:
     if policy.is_over("uploads_unused_days", upload.unused_days) and not upload_refusal(upload):
         reason = f"no job has used it for {_days(upload.unused_days)} (uploads_unused_days)"
         yield PlannedRemoval(RemovalKind.UPLOAD, upload.id, upload.name, upload.num_bytes, reason)

@@ -88,7 +88,7 @@ class InvalidPolicy(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionRules:
     """Every setting with its value."""
 
     values: Mapping[str, int | None]
@@ -110,12 +110,12 @@ def settings_check(values: Mapping[str, object]) -> dict[str, int | None]:
     return checked
 
 
-def policy_make(*overrides: Mapping[str, int | None]) -> Policy:
+def policy_make(*overrides: Mapping[str, int | None]) -> RetentionRules:
     """Return the defaults, changed by the installation's settings and then by the project's."""
     values: dict[str, int | None] = {name: setting.default for name, setting in SETTINGS.items()}
     for layer in overrides:
         values |= {name: value for name, value in layer.items() if name in SETTINGS}
-    return Policy(MappingProxyType(values))
+    return RetentionRules(MappingProxyType(values))
 
 
 def _value_check(name: str, setting: Setting, value: object) -> int | None:

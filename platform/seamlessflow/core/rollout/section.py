@@ -17,7 +17,7 @@ class EngineKind(StrEnum):
     VLLM = "vllm"
 
 
-class ParallelSection(SpecSection):
+class EngineParallelSection(SpecSection):
     """How one engine is spread over devices. A machine runs as many engines as its devices allow."""
 
     tensor: Annotated[int, Field(ge=1, le=64)] = 1
@@ -49,7 +49,7 @@ class RolloutSection(SpecSection):
     """Maximum number of sessions that each machine with the job's agents keeps open at once."""
     max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
     """Maximum number of sequences that one engine decodes at once."""
-    parallel: ParallelSection = ParallelSection()
+    parallel: EngineParallelSection = EngineParallelSection()
     engine_args: Annotated[dict[str, EngineArgument], Field(max_length=MAX_ENGINE_ARGUMENTS)] = Field(
         default_factory=dict
     )

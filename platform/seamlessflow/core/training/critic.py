@@ -2,12 +2,12 @@
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.spec_problems import SpecProblem
-from seamlessflow.core.training.section import ParallelSection
+from seamlessflow.core.training.section import TrainParallelSection
 
 
 def critic_problems(spec: JobSpec) -> list[SpecProblem]:
     """Return a problem if the critic would have to be spread in a way that only the policy is."""
-    if not spec.algorithm.needs_critic or spec.train.parallel == ParallelSection():
+    if not spec.algorithm.needs_critic or spec.train.parallel == TrainParallelSection():
         return []
     return [
         SpecProblem(

@@ -73,7 +73,7 @@ class LoraSection(SpecSection):
     """
 
 
-class ParallelSection(SpecSection):
+class TrainParallelSection(SpecSection):
     """How training processes divide one copy of the model; all other processes are data parallel."""
 
     expert: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -164,7 +164,7 @@ class TrainSection(SpecSection):
     ] = TrainMachines()
     """Number of machines that train together, with `num_ranks` processes each: a number, or bounds such as
     `{"min": 2, "max": 8}`. They must see the artifacts and the model under the same paths."""
-    parallel: ParallelSection = ParallelSection()
+    parallel: TrainParallelSection = TrainParallelSection()
     freeze_router: bool = False
     """Keep the routers of a mixture-of-experts model as they are: training then changes what experts compute, but not
     the rule by which tokens are sent to them. There is no auxiliary loss that balances experts."""

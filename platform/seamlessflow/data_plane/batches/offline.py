@@ -17,7 +17,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection, OffPolicySect
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession, with_trees
 from seamlessflow.core.batching.format import PROMPT_VERSION, Batch
-from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
+from seamlessflow.core.dataset.epochs import DatasetEpochs, EpochBatch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane.errors import ApiError, bad_request
@@ -51,9 +51,9 @@ async def offline_batch(store: DatasetStore, job: LiveJob, request: BatchLeaseRe
     return dataclasses.replace(batch, versions=np.full_like(batch.versions, PROMPT_VERSION))
 
 
-def _epochs(job: LiveJob) -> EpochPlan:
+def _epochs(job: LiveJob) -> DatasetEpochs:
     data = job.spec.data
-    return EpochPlan(
+    return DatasetEpochs(
         num_groups=job.num_dataset_groups,
         groups_per_batch=data.groups_per_batch,
         num_epochs=data.num_epochs,

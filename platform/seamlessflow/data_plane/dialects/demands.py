@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamlessflow.core.guidance.answer_grammar import CallableTool, Demand
+from seamlessflow.core.guidance.answer_grammar import CallableTool, ToolDemand
 from seamlessflow.data_plane.errors import bad_request
 
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 STRICT_FIELD = "tools.strict"
 
 
-def content_demand(form: Mapping[str, Any] | None, field: str, *, has_wrapper: bool) -> Demand | None:
+def content_demand(form: Mapping[str, Any] | None, field: str, *, has_wrapper: bool) -> ToolDemand | None:
     """Return the demand of a `response_format`, or of another API's field of the same kind. Raises ApiError (400).
 
     With `has_wrapper` the schema stands in a member `json_schema`, as in chat.
@@ -24,7 +24,7 @@ def content_demand(form: Mapping[str, Any] | None, field: str, *, has_wrapper: b
     if form is None or kind == "text":
         return None
     if kind == "json_object":
-        return Demand(field, schema=ANY_OBJECT)
+        return ToolDemand(field, schema=ANY_OBJECT)
     if kind != "json_schema":
         raise bad_request(
             f"{field}.type must be text, json_object or json_schema, got {kind!r}.", param=field
@@ -34,7 +34,7 @@ def content_demand(form: Mapping[str, Any] | None, field: str, *, has_wrapper: b
     schema = content.get("schema") if isinstance(content, Mapping) else None
     if not isinstance(schema, Mapping):
         raise bad_request(f"{inside}.schema must be a JSON schema, an object.", param=f"{inside}.schema")
-    return Demand(f"{inside}.schema", schema=schema)
+    return ToolDemand(f"{inside}.schema", schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class ToolChoice:
 
 
 def answer_demand(
-    content: Demand | None, tools: Sequence[Mapping[str, Any]] | None, choice: ToolChoice
-) -> Demand | None:
+    content: ToolDemand | None, tools: Sequence[Mapping[str, Any]] | None, choice: ToolChoice
+) -> ToolDemand | None:
     """Return the one demand of a request; `tools` is None if none may be called. Raises ApiError (400)."""
     if choice.is_forced:
         return _forced(tools or (), choice)  # such an answer has no content
     is_strict = any(_function(tool).get("strict") for tool in tools or ())
     if not tools or (content is None and not is_strict):
         return content
-    return Demand(
+    return ToolDemand(
         STRICT_FIELD if content is None else content.field,
         schema=None if content is None else content.schema,
         tools=_callable(tools, is_strict_only=True),
@@ -65,12 +65,12 @@ def answer_demand(
     )
 
 
-def is_soft(demand: Demand) -> bool:
+def is_soft(demand: ToolDemand) -> bool:
     """Return whether the demand only makes tools strict."""
     return demand.field == STRICT_FIELD
 
 
-def _forced(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> Demand:
+def _forced(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> ToolDemand:
     field, known = choice.field, _callable(tools, is_strict_only=False)
     if not known:
         raise bad_request(f"{field} forces a tool call, but there are no tools.", param=field)
@@ -78,7 +78,7 @@ def _forced(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> Demand:
     if not chosen:
         names = ", ".join(tool.name for tool in known)
         raise bad_request(f"{field} names the tool {choice.name!r}; the tools are {names}.", param=field)
-    return Demand(field, tools=chosen, is_parallel=choice.is_parallel and choice.name is None)
+    return ToolDemand(field, tools=chosen, is_parallel=choice.is_parallel and choice.name is None)
 
 
 def _callable(tools: Sequence[Mapping[str, Any]], *, is_strict_only: bool) -> list[CallableTool]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.answer_grammar import ToolDemand
 from seamlessflow.data_plane.dialects.events import EVENT_STREAM
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, RawPrompt
 from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import RecordedTurns
@@ -29,7 +29,7 @@ class TurnRequest(Generic[Options]):
     flags: dict[str, Any]  # recorded with the turn: the seed, and the values that the job overrides
     ignored: tuple[str, ...]  # fields of the body that have no effect
     options: Options
-    demand: Demand | None = None  # what the answer must be
+    demand: ToolDemand | None = None  # what the answer must be
     num_top: int = 0  # likeliest tokens to report with each sampled one
     stream_type: bytes = EVENT_STREAM
     completed: Callable[[RecordedTurns], Conversation] | None = None

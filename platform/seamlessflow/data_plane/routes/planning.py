@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seamlessflow.core.guidance.answer_grammar import Demand, calls_check
+from seamlessflow.core.guidance.answer_grammar import ToolDemand, calls_check
 from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.core.job_spec import EngineKind, ThinkingRetention
 from seamlessflow.data_plane import metrics
@@ -52,7 +52,7 @@ class TurnPlanner:
         self,
         session: LiveSession,
         conversation: Conversation | RawPrompt,
-        demand: Demand | None = None,
+        demand: ToolDemand | None = None,
         stop: Sequence[str] = (),
     ) -> TurnPlan:
         """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
@@ -135,7 +135,7 @@ async def completed(session: LiveSession, request: TurnRequest[Any], store: Turn
     return dataclasses.replace(request, conversation=request.completed(recorded), completed=None)
 
 
-def _with_bound(session: LiveSession, demand: Demand, max_tokens: int | None) -> Demand:
+def _with_bound(session: LiveSession, demand: ToolDemand, max_tokens: int | None) -> ToolDemand:
     """Bound reasoning by half of the answer's tokens, of which few have less than a character."""
     most = session.job.spec.rollout.max_tokens_per_turn
     num_tokens = most if max_tokens is None else min(most, max_tokens)
@@ -143,7 +143,7 @@ def _with_bound(session: LiveSession, demand: Demand, max_tokens: int | None) ->
     return msgspec.structs.replace(demand, max_reasoning_chars=num_chars)
 
 
-def _makes_strict(session: LiveSession, demand: Demand) -> bool:
+def _makes_strict(session: LiveSession, demand: ToolDemand) -> bool:
     """Return whether calls can be guided: not every vLLM can, nor every family's calls."""
     if session.job.spec.rollout.engine is not EngineKind.EMBEDDED:
         return False

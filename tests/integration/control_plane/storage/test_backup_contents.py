@@ -20,7 +20,7 @@ from seamlessflow.control_plane.storage.services.backups.restoring import (
 )
 from seamlessflow.control_plane.storage.services.backups.staging import checkpoints_stage, staging
 from seamlessflow.control_plane.storage.services.backups.taking import BackupRefused, _folder_prepare, _plan
-from seamlessflow.core.backup.manifest import DamagedBackup, Manifest, StoredFile
+from seamlessflow.core.backup.manifest import BackupManifest, DamagedBackup, StoredFile
 from tests.fixtures.control_plane import Cast
 from tests.fixtures.stored_files import job_folder
 from tests.integration.control_plane.storage.test_retention import file_write
@@ -88,7 +88,7 @@ def test_a_missing_version_is_named_and_its_job_is_paused(cast: Cast) -> None:
     (missing,) = record.missing
     assert (missing.job_id, missing.what) == (str(job.id), "the weights of version 2")
 
-    manifest = Manifest(
+    manifest = BackupManifest(
         made_at=datetime.now(UTC),
         artifact_root="/before",
         database=StoredFile(path="database.dump", num_bytes=0, sha256=""),

@@ -23,7 +23,7 @@ from seamlessflow.control_plane.trajectories.models import Batch
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services.artifacts import artifact_fill
 from seamlessflow.core.artifacts.store_paths import checkpoint_path, job_path, upload_path, version_path
-from seamlessflow.core.backup.manifest import FILES_NAME, Manifest, StoredFile
+from seamlessflow.core.backup.manifest import FILES_NAME, BackupManifest, StoredFile
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, model_folder
 from tests.fixtures.s3_server import S3Server, s3_server
@@ -172,7 +172,7 @@ def test_a_back_up_copies_the_objects_and_a_restore_brings_them_back(
         store.remove(store_path)
     assert store.entries() == []
 
-    manifest = Manifest(
+    manifest = BackupManifest(
         made_at=job.created_at,
         artifact_root=root_recorded(store),
         database=StoredFile(path="database.dump", num_bytes=0, sha256=""),

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from seamlessflow.core.batching.format import PROMPT_VERSION, Batch, batch_decode
-from seamlessflow.core.dataset.epochs import EpochPlan
+from seamlessflow.core.dataset.epochs import DatasetEpochs
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.types.tags import Role
@@ -18,7 +18,7 @@ NUM_GROUPS = 5
 GROUPS_PER_BATCH = 2
 NUM_EPOCHS = 2
 SEED = 11
-PLAN = EpochPlan(NUM_GROUPS, GROUPS_PER_BATCH, NUM_EPOCHS, SEED)
+PLAN = DatasetEpochs(NUM_GROUPS, GROUPS_PER_BATCH, NUM_EPOCHS, SEED)
 
 
 async def record(world: GatewayWorld) -> list[UUID]:

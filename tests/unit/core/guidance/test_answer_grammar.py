@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from seamlessflow.core.families import ModelFamily
-from seamlessflow.core.guidance.answer_grammar import CallableTool, Demand, GuidedModel, answer_guide
+from seamlessflow.core.guidance.answer_grammar import CallableTool, GuidedModel, ToolDemand, answer_guide
 from seamlessflow.core.guidance.guide import InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import TokenNotAllowedError
 from seamlessflow.core.guidance.matching import Vocabulary
@@ -66,7 +66,7 @@ class Model:
         )
 
     def answers(
-        self, demand: Demand, *, num: int = 25, starts_in_reasoning: bool = False
+        self, demand: ToolDemand, *, num: int = 25, starts_in_reasoning: bool = False
     ) -> list[ParsedOutput]:
         """Return complete answers as the gateway's parser reads them; some random ones never end."""
         wanted = answer_guide(demand, self.guided(), starts_in_reasoning=starts_in_reasoning)
@@ -131,7 +131,7 @@ def assert_valid(parsed: ParsedOutput) -> None:
 def test_a_forced_answer_is_calls_and_nothing_else(
     model: Model, is_parallel: bool, starts_in_reasoning: bool
 ) -> None:
-    demand = Demand("tool_choice", tools=TOOLS, is_parallel=is_parallel)
+    demand = ToolDemand("tool_choice", tools=TOOLS, is_parallel=is_parallel)
     answers = model.answers(demand, starts_in_reasoning=starts_in_reasoning)
     nums = {len(parsed.tool_calls) for parsed in answers}
     for parsed in answers:
@@ -142,12 +142,12 @@ def test_a_forced_answer_is_calls_and_nothing_else(
 
 
 def test_a_named_tool_is_the_only_one(model: Model) -> None:
-    answers = model.answers(Demand("tool_choice", tools=TOOLS[1:], is_parallel=False))
+    answers = model.answers(ToolDemand("tool_choice", tools=TOOLS[1:], is_parallel=False))
     assert {call.name for parsed in answers for call in parsed.tool_calls} == {"now"}
 
 
 def test_strict_tools_may_be_called_by_their_schemas_only(model: Model) -> None:
-    answers = model.answers(Demand("tools", tools=TOOLS, may_answer=True), num=60)
+    answers = model.answers(ToolDemand("tools", tools=TOOLS, may_answer=True), num=60)
     for parsed in answers:
         assert_valid(parsed)
     assert any(not parsed.tool_calls for parsed in answers)
@@ -155,7 +155,9 @@ def test_strict_tools_may_be_called_by_their_schemas_only(model: Model) -> None:
 
 @pytest.mark.parametrize("starts_in_reasoning", [False, True])
 def test_content_follows_its_schema_after_reasoning(model: Model, starts_in_reasoning: bool) -> None:
-    answers = model.answers(Demand("response_format", schema=SCHEMA), starts_in_reasoning=starts_in_reasoning)
+    answers = model.answers(
+        ToolDemand("response_format", schema=SCHEMA), starts_in_reasoning=starts_in_reasoning
+    )
     for parsed in answers:
         assert json.loads(parsed.content)["a"] in (1, 2)
         assert not parsed.tool_calls
@@ -166,7 +168,7 @@ def test_content_follows_its_schema_after_reasoning(model: Model, starts_in_reas
 def test_a_family_without_a_grammar_of_calls_is_refused_by_name(tmp_path: Path) -> None:
     model = model_of(ModelFamily.GPT_OSS, tmp_path, is_special=True)
     with pytest.raises(InvalidGuideError, match="gpt_oss"):
-        answer_guide(Demand("tool_choice", tools=TOOLS), model.guided(), starts_in_reasoning=False)
+        answer_guide(ToolDemand("tool_choice", tools=TOOLS), model.guided(), starts_in_reasoning=False)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +176,13 @@ def test_a_family_without_a_grammar_of_calls_is_refused_by_name(tmp_path: Path) 
 )
 def test_schemas_that_cannot_be_followed_are_refused(model: Model, tools: Sequence[CallableTool]) -> None:
     wanted: dict[str, Any] = answer_guide(
-        Demand("tools", tools=tools), model.guided(), starts_in_reasoning=False
+        ToolDemand("tools", tools=tools), model.guided(), starts_in_reasoning=False
     )
     with pytest.raises(InvalidGuideError):
         model.vocabulary.matcher(guide_make(wanted, end_token_ids=[END]))
 
 
-def num_tokens_of_thought(model: Model, demand: Demand, *, may_reason: bool, is_open: bool) -> int:
+def num_tokens_of_thought(model: Model, demand: ToolDemand, *, may_reason: bool, is_open: bool) -> int:
     """Return how many tokens of a thought without an end a guide accepts; -1 if it accepts no thought at all."""
     wanted = answer_guide(demand, model.guided(may_reason=may_reason), starts_in_reasoning=is_open)
     matcher = model.vocabulary.matcher(guide_make(wanted, end_token_ids=[END]))
@@ -195,8 +197,8 @@ def num_tokens_of_thought(model: Model, demand: Demand, *, may_reason: bool, is_
 
 
 def test_reasoning_before_a_demanded_form_is_bounded_or_barred(model: Model) -> None:
-    forced = Demand("tool_choice", tools=TOOLS, max_reasoning_chars=40)
-    for demand in (forced, Demand("response_format", schema=SCHEMA, max_reasoning_chars=40)):
+    forced = ToolDemand("tool_choice", tools=TOOLS, max_reasoning_chars=40)
+    for demand in (forced, ToolDemand("response_format", schema=SCHEMA, max_reasoning_chars=40)):
         for is_open in (True, False):
             taken = num_tokens_of_thought(model, demand, may_reason=True, is_open=is_open)
             assert 0 < taken <= 40
@@ -204,5 +206,5 @@ def test_reasoning_before_a_demanded_form_is_bounded_or_barred(model: Model) -> 
 
 
 def test_reasoning_before_a_free_answer_is_not_bounded(model: Model) -> None:
-    free = Demand("tools.strict", tools=TOOLS, may_answer=True, max_reasoning_chars=40)
+    free = ToolDemand("tools.strict", tools=TOOLS, may_answer=True, max_reasoning_chars=40)
     assert num_tokens_of_thought(model, free, may_reason=False, is_open=True) > 40

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from seamlessflow.core.families import ModelFamily
-from seamlessflow.core.guidance.answer_grammar import CallableTool, Demand, answer_guide
+from seamlessflow.core.guidance.answer_grammar import CallableTool, ToolDemand, answer_guide
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import TokenNotAllowedError
 from seamlessflow.core.guidance.matching import Matcher
@@ -103,7 +103,7 @@ def test_arguments_are_read_back_as_their_schema_allows(model: Model, kind: str)
     parameters = {"type": "object"} | PARAMETERS[kind]
     tool = CallableTool("f", parameters)
     wanted = answer_guide(
-        Demand("tool_choice", tools=[tool], is_parallel=False), model.guided(), starts_in_reasoning=False
+        ToolDemand("tool_choice", tools=[tool], is_parallel=False), model.guided(), starts_in_reasoning=False
     )
     guide = guide_make(wanted, end_token_ids=[END])
     for seed in range(12):
@@ -170,7 +170,7 @@ def test_a_schema_that_plain_text_cannot_follow_is_refused_with_its_parameter(
         "properties": {"a": schema},
         "$defs": {"loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "string"}]}},
     }
-    demand = Demand("tool_choice", tools=[CallableTool("f", parameters)])
+    demand = ToolDemand("tool_choice", tools=[CallableTool("f", parameters)])
     with pytest.raises(InvalidGuideError, match=f"tool f: parameter a: .*{why}"):
         answer_guide(demand, model.guided(), starts_in_reasoning=False)
 
@@ -186,13 +186,13 @@ def test_a_schema_that_plain_text_cannot_follow_is_refused_with_its_parameter(
 def test_parameters_that_cannot_be_tagged_are_refused(
     model: Model, parameters: dict[str, Any], why: str
 ) -> None:
-    demand = Demand("tool_choice", tools=[CallableTool("f", parameters)])
+    demand = ToolDemand("tool_choice", tools=[CallableTool("f", parameters)])
     with pytest.raises(InvalidGuideError, match=why):
         answer_guide(demand, model.guided(), starts_in_reasoning=False)
 
 
 def test_text_may_look_like_a_tag_but_never_end_its_value(model: Model) -> None:
-    demand = Demand(
+    demand = ToolDemand(
         "tool_choice", tools=[CallableTool("f", {"properties": {"a": {"type": "string"}}, "required": ["a"]})]
     )
     wanted = answer_guide(demand, model.guided(), starts_in_reasoning=False)

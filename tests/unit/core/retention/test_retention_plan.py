@@ -19,7 +19,13 @@ from seamlessflow.core.retention.planner import (
     upload_refusal,
     version_refusal,
 )
-from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, policy_make, settings_check
+from seamlessflow.core.retention.policy import (
+    SETTINGS,
+    InvalidPolicy,
+    RetentionRules,
+    policy_make,
+    settings_check,
+)
 
 SUBJECT = UUID(int=1)
 GIGABYTE = 10**9
@@ -75,7 +81,7 @@ uploads = st.lists(
 @few
 @given(policies, jobs, uploads)
 def test_a_plan_never_contains_what_is_needed_or_refused(
-    policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
+    policy: RetentionRules, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     by_id, file_by_id = {job.id: job for job in facts}, {upload.id: upload for upload in files}
     for removal in retention_plan(policy, jobs=facts, uploads=files):
@@ -94,7 +100,7 @@ def test_a_plan_never_contains_what_is_needed_or_refused(
 @few
 @given(policies, jobs, uploads)
 def test_a_whole_job_is_planned_as_one_item_and_nothing_is_planned_twice(
-    policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
+    policy: RetentionRules, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     plan = retention_plan(policy, jobs=facts, uploads=files)
     keys = [(removal.kind, removal.subject, removal.number) for removal in plan]
@@ -108,7 +114,7 @@ def test_a_whole_job_is_planned_as_one_item_and_nothing_is_planned_twice(
 @few
 @given(policies, jobs, uploads, st.sampled_from(sorted(SETTINGS)))
 def test_a_policy_that_keeps_data_longer_deletes_no_more(
-    policy: Policy, facts: list[JobFacts], files: list[UploadFacts], name: str
+    policy: RetentionRules, facts: list[JobFacts], files: list[UploadFacts], name: str
 ) -> None:
     # What follows is freed with the whole job: it is no ground for comparison.
     without_jobs = policy_make(policy.values, {"jobs_days": None})
@@ -117,7 +123,9 @@ def test_a_policy_that_keeps_data_longer_deletes_no_more(
     assert subjects(laxer, facts, files) <= subjects(without_jobs, facts, files)
 
 
-def subjects(policy: Policy, facts: list[JobFacts], files: list[UploadFacts]) -> set[tuple[object, ...]]:
+def subjects(
+    policy: RetentionRules, facts: list[JobFacts], files: list[UploadFacts]
+) -> set[tuple[object, ...]]:
     plan = retention_plan(policy, jobs=facts, uploads=files)
     return {(removal.kind, removal.subject, removal.number) for removal in plan}
 
@@ -125,7 +133,7 @@ def subjects(policy: Policy, facts: list[JobFacts], files: list[UploadFacts]) ->
 @few
 @given(policies, jobs, uploads)
 def test_deleted_items_are_not_planned_again(
-    policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
+    policy: RetentionRules, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     plan = retention_plan(policy, jobs=facts, uploads=files)
     left = [_without(job, plan) for job in facts if not _is_gone(job, plan)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.core.guidance.answer_grammar import CallableTool, Demand
+from seamlessflow.core.guidance.answer_grammar import CallableTool, ToolDemand
 from seamlessflow.data_plane.dialects.chat.request import chat_request_parse
 from seamlessflow.data_plane.dialects.messages.request import messages_request_parse
 from seamlessflow.data_plane.dialects.responses.request import response_request_parse
@@ -54,8 +54,8 @@ def _anthropic(tool: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_calls_are_forced_in_every_dialect(parse: Parse, any_tool: object, one_tool: object) -> None:
-    assert parse(tools=PLAIN, tool_choice=any_tool).demand == Demand("tool_choice", tools=[ADD, NOW])
-    named = Demand("tool_choice", tools=[NOW], is_parallel=False)
+    assert parse(tools=PLAIN, tool_choice=any_tool).demand == ToolDemand("tool_choice", tools=[ADD, NOW])
+    named = ToolDemand("tool_choice", tools=[NOW], is_parallel=False)
     assert parse(tools=PLAIN, tool_choice=one_tool).demand == named
     for choice in (any_tool, one_tool):
         with pytest.raises(ApiError) as refused:
@@ -65,7 +65,7 @@ def test_calls_are_forced_in_every_dialect(parse: Parse, any_tool: object, one_t
 
 def test_single_calls_are_demanded_where_calls_are_guided() -> None:
     one = chat(tools=PLAIN, tool_choice="required", parallel_tool_calls=False)
-    assert (one.demand, one.ignored) == (Demand("tool_choice", tools=[ADD, NOW], is_parallel=False), ())
+    assert (one.demand, one.ignored) == (ToolDemand("tool_choice", tools=[ADD, NOW], is_parallel=False), ())
     free = chat(tools=PLAIN, parallel_tool_calls=False)
     assert (free.demand, free.has_one_call, free.ignored) == (None, True, ())
 
@@ -89,21 +89,21 @@ def test_single_calls_are_demanded_where_calls_are_guided() -> None:
 def test_content_of_a_schema_is_demanded_in_every_dialect(
     parse: Parse, fields: dict[str, Any], field: str
 ) -> None:
-    assert parse(**fields).demand == Demand(field, schema=SCHEMA)
-    either = Demand(field, schema=SCHEMA, tools=[CallableTool("add", {}), NOW], may_answer=True)
+    assert parse(**fields).demand == ToolDemand(field, schema=SCHEMA)
+    either = ToolDemand(field, schema=SCHEMA, tools=[CallableTool("add", {}), NOW], may_answer=True)
     assert parse(tools=PLAIN, **fields).demand == either
 
 
 def test_any_object_is_a_schema_too() -> None:
     found = chat(response_format={"type": "json_object"}).demand
-    assert found == Demand("response_format", schema={"type": "object"})
+    assert found == ToolDemand("response_format", schema={"type": "object"})
     assert chat(response_format={"type": "text"}).demand is None
 
 
 @pytest.mark.parametrize("parse", [chat, responses, messages])
 def test_strict_tools_are_demanded_softly(parse: Parse) -> None:
     tools = [PLAIN[0] | {"strict": True}, PLAIN[1] | {"parameters": SCHEMA}]
-    expected = Demand("tools.strict", tools=[ADD, CallableTool("now", {})], may_answer=True)
+    expected = ToolDemand("tools.strict", tools=[ADD, CallableTool("now", {})], may_answer=True)
     assert parse(tools=tools).demand == expected
     assert parse(tools=PLAIN).demand is None
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
 from seamlessflow_workers.rollout.engine.slot_table import SlotTable
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 from tests.fakes.fake_engine import FakeRunner, Faults, next_logprob, next_token
 
 MAX_MODEL_LEN = 128
@@ -170,10 +170,10 @@ def test_waiting_sequence_that_is_aborted_ends_without_tokens() -> None:
 
     scheduler.abort(sequence)
 
-    assert sequence.finish_reason is FinishReason.ABORT
+    assert sequence.finish_reason is SequenceFinishReason.ABORT
     assert sequence.num_generated == 0
     assert not scheduler.waiting
-    assert scheduler.counters.finished[FinishReason.ABORT] == 1
+    assert scheduler.counters.finished[SequenceFinishReason.ABORT] == 1
 
 
 def test_decoding_rows_are_kept_low() -> None:

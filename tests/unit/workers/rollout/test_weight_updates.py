@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from seamlessflow_workers.rollout.weights import TensorSlice, WeightUpdates, pages_touch
-from seamlessflow_workers.weights.manifest import MANIFEST_NAME, Manifest, manifest_encode
+from seamlessflow_workers.weights.manifest import MANIFEST_NAME, WeightsManifest, manifest_encode
 from seamlessflow_workers.weights.offers import WeightsError
 from seamlessflow_workers.weights.page_cache import pages_load
 
@@ -19,7 +19,7 @@ def version(folder: Path, *, are_finite: bool) -> Path:
     """Return the folder of a version whose only tensor has NaN."""
     folder.mkdir()
     save_file({NAME: torch.tensor([1.0, torch.nan])}, folder / "model-00001.safetensors")
-    manifest = Manifest(
+    manifest = WeightsManifest(
         job_id=UUID(int=1),
         version=1,
         parent_version=0,

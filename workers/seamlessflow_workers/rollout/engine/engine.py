@@ -21,7 +21,7 @@ from typing import TypeVar
 from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import (
     EngineSettings,
     ModelLimits,
@@ -315,7 +315,7 @@ class EmbeddedEngine(ServedEngine):
         self.failed.set()
         for sequence in (sequence for siblings in self.in_flight.values() for sequence in siblings):
             if sequence.finish_reason is None:
-                sequence.finish_reason = FinishReason.ERROR
+                sequence.finish_reason = SequenceFinishReason.ERROR
             sequence.changed.set()
 
 

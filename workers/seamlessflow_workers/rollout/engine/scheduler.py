@@ -22,7 +22,7 @@ from seamlessflow_workers.rollout.engine.runner import (
     StepBatch,
 )
 from seamlessflow_workers.rollout.engine.slot_table import MIN_SHARED_TOKENS, PrefixMatch, SlotTable
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 
 
 @dataclass(slots=True)
@@ -32,7 +32,9 @@ class SchedulerCounters:
     prefix_queries: int = 0  # tokens looked up
     prefix_hits: int = 0  # tokens found
     preemptions: int = 0
-    finished: dict[FinishReason, int] = field(default_factory=lambda: dict.fromkeys(FinishReason, 0))
+    finished: dict[SequenceFinishReason, int] = field(
+        default_factory=lambda: dict.fromkeys(SequenceFinishReason, 0)
+    )
 
 
 class _RowParams:
@@ -245,7 +247,9 @@ class Scheduler:
                 self.decoding.append(sequence)
                 self._is_stale = True
 
-    def abort(self, sequence: ServedSequence, *, reason: FinishReason = FinishReason.ABORT) -> None:
+    def abort(
+        self, sequence: ServedSequence, *, reason: SequenceFinishReason = SequenceFinishReason.ABORT
+    ) -> None:
         """End the sequence with the tokens that it has."""
         if sequence.finish_reason is not None:
             return

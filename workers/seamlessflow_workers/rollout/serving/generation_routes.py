@@ -14,7 +14,7 @@ from seamlessflow_workers.rollout.serving.exchange import Answer, Handler, Reply
 from seamlessflow_workers.rollout.serving.guides import GUIDE_FIELD
 from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_answer, json_answer
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import EngineFailedError, QueueFullError, ServedEngine
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -61,7 +61,7 @@ class GenerationRoutes:
         while sequence.finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
-        if sequence.finish_reason is FinishReason.ERROR:
+        if sequence.finish_reason is SequenceFinishReason.ERROR:
             if sequence.failure is not None:
                 return error_answer(
                     status=HTTPStatus.BAD_REQUEST,
@@ -85,12 +85,12 @@ class GenerationRoutes:
     async def _stream(self, reply: Reply, body: GenerateRequest, sequence: ServedSequence) -> None:
         await reply.begin(EVENT_STREAM)
         num_sent = 0
-        finish_reason: FinishReason | None = None
+        finish_reason: SequenceFinishReason | None = None
         while finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
             finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
-            if finish_reason is FinishReason.ERROR:
+            if finish_reason is SequenceFinishReason.ERROR:
                 await reply.write(self._error_frame(sequence))
                 break
             num_generated = sequence.num_generated

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from seamlessflow_workers.rollout.serving.exchange import Answer
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 
 REQUEST_ID_PREFIX = "generate-tokens-"
 NO_TOKEN = -1
@@ -92,7 +92,7 @@ def stream_frames(
     *,
     start: int,
     end: int,
-    finish_reason: FinishReason | None,
+    finish_reason: SequenceFinishReason | None,
     is_packed: bool,
     return_prompt: bool,
 ) -> bytes:

@@ -75,7 +75,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+class EngineStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
 
@@ -86,7 +86,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     model: str | None = None
     stream: bool | None = False
-    stream_options: StreamOptions | None = None
+    stream_options: EngineStreamOptions | None = None
     cache_salt: str | None = None
     return_token_ids: bool | None = None
     output_mode: str = "tokens"

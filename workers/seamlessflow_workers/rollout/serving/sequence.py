@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )  # its library costs every start of an engine 35 ms
 
 
-class FinishReason(StrEnum):
+class SequenceFinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
@@ -86,7 +86,7 @@ class ServedSequence:
         self.seed = seed
         requested = frozenset(self.params.stop_token_ids or ())
         self.stop_ids = requested if self.params.ignore_eos else requested | eos_token_ids
-        self.finish_reason: FinishReason | None = None
+        self.finish_reason: SequenceFinishReason | None = None
         self.stop_reason: int | None = None
         self.failure: str | None = None  # why this request alone ended with an error
         self.matcher = matcher  # of a guided answer
@@ -113,9 +113,9 @@ class ServedSequence:
         self.num_tokens += 1
         if token in self.stop_ids and self.num_generated >= self.params.min_tokens:
             self.stop_reason = token if token in (self.params.stop_token_ids or ()) else None
-            self.finish_reason = FinishReason.STOP
+            self.finish_reason = SequenceFinishReason.STOP
         elif self.num_tokens >= self.max_total_tokens:
-            self.finish_reason = FinishReason.LENGTH
+            self.finish_reason = SequenceFinishReason.LENGTH
 
     def advance_guide(self) -> None:
         """Let the guide take the token that was appended last; end the sequence if the guide cannot go on."""
@@ -126,7 +126,7 @@ class ServedSequence:
             if self.finish_reason is None:
                 self.allowed = self.matcher.mask()
         except (TokenNotAllowedError, MatcherFailedError) as error:
-            self.failure, self.finish_reason = str(error), FinishReason.ERROR
+            self.failure, self.finish_reason = str(error), SequenceFinishReason.ERROR
 
     def follow_guide(self, token_ids: Sequence[int]) -> None:
         """Let the guide take tokens that were sampled under a copy of it; end the sequence if they do not fit."""
@@ -137,7 +137,7 @@ class ServedSequence:
             if not self.matcher.is_ended:
                 self.matcher.mask()  # the engine's matcher fails where this one does
         except (TokenNotAllowedError, MatcherFailedError) as error:
-            self.failure, self.finish_reason = str(error), FinishReason.ERROR
+            self.failure, self.finish_reason = str(error), SequenceFinishReason.ERROR
 
     def take(
         self, token_ids: Sequence[int], logprobs: Sequence[float], *, version_starts: list[tuple[str, int]]

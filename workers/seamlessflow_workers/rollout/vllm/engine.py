@@ -15,7 +15,7 @@ from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 from seamlessflow_workers.rollout.serving.served_engine import (
     EngineFailedError,
     EngineSettings,
@@ -117,9 +117,9 @@ class VllmEngine(ServedEngine):
             logger.exception("request %s failed", sequence.request_id)
             if self._llm.errored:
                 self._fail(error)
-            self._finish(follower, FinishReason.ERROR)
+            self._finish(follower, SequenceFinishReason.ERROR)
         finally:
-            self._finish(follower, FinishReason.ABORT)
+            self._finish(follower, SequenceFinishReason.ABORT)
 
     def _notify_soon(self, follower: _Follower) -> None:
         """Wake the handler: at once for the first chunk, then at most every STREAM_PERIOD_S; `_finish` does so last."""
@@ -135,7 +135,7 @@ class VllmEngine(ServedEngine):
         follower.sequence.num_notified = follower.sequence.num_generated
         follower.sequence.changed.set()
 
-    def _finish(self, follower: _Follower, reason: FinishReason) -> None:
+    def _finish(self, follower: _Follower, reason: SequenceFinishReason) -> None:
         """Finish the request, once, however it ended; `reason` applies only if vLLM gave none."""
         if self._followers.pop(follower.sequence, None) is None:
             return
@@ -152,7 +152,7 @@ class VllmEngine(ServedEngine):
         for follower in followers:
             if not follower.has_begun and follower.task is not None:
                 follower.task.cancel()
-                self._finish(follower, FinishReason.ABORT)
+                self._finish(follower, SequenceFinishReason.ABORT)
         if begun:
             # vLLM answers each request with the tokens so far; the followers treat that like any other end.
             ids = list(dict.fromkeys(follower.sequence.request_id for follower in begun))

@@ -11,7 +11,7 @@ from vllm import SamplingParams
 from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
 
-from seamlessflow_workers.rollout.serving.sequence import FinishReason, ServedSequence
+from seamlessflow_workers.rollout.serving.sequence import SequenceFinishReason, ServedSequence
 from seamlessflow_workers.rollout.vllm.guide_masks import guide_arguments
 
 
@@ -56,10 +56,10 @@ def sequence_take(
     sequence.take(ids, _logprobs(sequence, ids, completion.logprobs), version_starts=versions or [])
     if completion.finish_reason is None:
         return
-    if completion.finish_reason == FinishReason.STOP and ids:
+    if completion.finish_reason == SequenceFinishReason.STOP and ids:
         requested = sequence.params.stop_token_ids or ()
         sequence.stop_reason = ids[-1] if ids[-1] in requested else None
-    sequence.finish_reason = FinishReason(completion.finish_reason)
+    sequence.finish_reason = SequenceFinishReason(completion.finish_reason)
 
 
 def versions_so_far(output_processor: Any, request_id: str) -> list[tuple[str, int]] | None:

@@ -47,7 +47,7 @@ class _Welcome(msgspec.Struct, frozen=True):
 _Frame = TypeVar("_Frame", _Hello, _Challenge, _Answer, _Welcome)
 
 
-class Admitted(NamedTuple):
+class AdmittedMember(NamedTuple):
     """A member that has proved itself."""
 
     member: int
@@ -58,7 +58,7 @@ class NotAdmitted(RuntimeError):
     """The other end did not prove in time that it belongs to this gang."""
 
 
-def member_admit(connection: socket.socket, gang: GangOrder) -> Admitted:
+def member_admit(connection: socket.socket, gang: GangOrder) -> AdmittedMember:
     """Do the leader's side; return which member this is. Raises NotAdmitted."""
     connection.settimeout(ANSWER_S)
     hello = _receive(connection, _Hello)
@@ -74,7 +74,7 @@ def member_admit(connection: socket.socket, gang: GangOrder) -> Admitted:
         )
     _send(connection, _Welcome(gang_id=gang.gang_id))
     _configure(connection)
-    return Admitted(hello.member, hello.num_devices)
+    return AdmittedMember(hello.member, hello.num_devices)
 
 
 def leader_join(connection: socket.socket, gang: GangOrder, *, num_devices: int) -> None:

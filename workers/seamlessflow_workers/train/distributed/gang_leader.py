@@ -18,7 +18,7 @@ from seamlessflow.core.protocol.child import Begun, Doing
 from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.control import ControlChannel, end_process
-from seamlessflow_workers.train.distributed.gang_members import Member, members_gather
+from seamlessflow_workers.train.distributed.gang_members import GangMember, members_gather
 from seamlessflow_workers.train.distributed.rank_commands import Command, LeaderState, Release, command_send
 from seamlessflow_workers.train.main import OpenOffers
 from seamlessflow_workers.train.step_engine import DeviceUse, RankGone, StepEngine
@@ -40,7 +40,7 @@ class Lead(Protocol):
         model_path: Path,
         spec: JobSpec,
         *,
-        members: Sequence[Member],
+        members: Sequence[GangMember],
         listen_host: str,
         artifacts: Path | None,
     ) -> StepEngine: ...
@@ -67,7 +67,7 @@ class GangLeader:
         self._listening = listening
         self._lead = lead
         self._open_offers = open_offers
-        self._members: list[Member] = []
+        self._members: list[GangMember] = []
         self._news = asyncio.Event()  # of a member, for `run_phase`
         self._report_event = asyncio.Event()  # the same, for `_await_members`
         self._is_at_work = False
@@ -145,7 +145,7 @@ class GangLeader:
             return False
         loop = asyncio.get_running_loop()
         self._members = [
-            Member(
+            GangMember(
                 self._gang.machines[number],
                 admitted[number],
                 self._gang.gang_id,
@@ -179,7 +179,7 @@ class GangLeader:
         if not self._is_at_work and (lost := self._lost_member()) is not None:
             end_process(EXIT_MEMBER_LOST, f"{lost.loss()}; the next trainer starts from the checkpoint")
 
-    def _lost_member(self) -> Member | None:
+    def _lost_member(self) -> GangMember | None:
         return next((member for member in self._members if member.loss(wait=False) is not None), None)
 
     async def _make_trainer(self) -> Trainer:

@@ -1,7 +1,7 @@
 """The machines that train together with this one, as their leader sees them.
 
-It accepts connections at the machine's rendezvous and keeps only members that prove themselves. Each gets a `Member`,
-which has the machine's reports and, once it is gone, the reason.
+It accepts connections at the machine's rendezvous and keeps only members that prove themselves. Each gets a
+`GangMember`, which has the machine's reports and, once it is gone, the reason.
 """
 
 import asyncio
@@ -31,17 +31,19 @@ _NOTICE_S = 1.0  # between a failed collective and the end of the connection tha
 _NUM_HANDSHAKES = 16
 
 
-class Joined(NamedTuple):
+class JoinedMember(NamedTuple):
     """A machine that has joined the gang."""
 
     connection: socket.socket
     num_devices: int
 
 
-class Member:
+class GangMember:
     """The connection to another machine's trainer, read by its own thread for as long as it lives."""
 
-    def __init__(self, name: str, joined: Joined, gang_id: UUID, *, on_news: Callable[[], object]) -> None:
+    def __init__(
+        self, name: str, joined: JoinedMember, gang_id: UUID, *, on_news: Callable[[], object]
+    ) -> None:
         """`on_news` is called from the thread."""
         self.name = name
         self.connection = joined.connection
@@ -80,7 +82,7 @@ class Member:
 
 async def members_gather(
     listening: socket.socket, gang: GangOrder, drained: asyncio.Event
-) -> dict[int, Joined] | None:
+) -> dict[int, JoinedMember] | None:
     """Return machines by member once all have joined; None if drained first. Strangers are rejected."""
     waiting_room = _WaitingRoom(gang)
     accepting = asyncio.create_task(waiting_room.accept(listening))
@@ -99,7 +101,7 @@ async def members_gather(
 
 class _WaitingRoom:
     def __init__(self, gang: GangOrder) -> None:
-        self.admitted: dict[int, Joined] = {}
+        self.admitted: dict[int, JoinedMember] = {}
         self.complete = asyncio.Event()
         self._gang = gang
         self._pool = ThreadPoolExecutor(_NUM_HANDSHAKES, thread_name_prefix="handshake")
@@ -116,7 +118,7 @@ class _WaitingRoom:
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    def close(self, *, is_complete: bool) -> dict[int, Joined] | None:
+    def close(self, *, is_complete: bool) -> dict[int, JoinedMember] | None:
         """Stop admitting and return the members. Unless complete, release those who had joined and return None."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
@@ -145,7 +147,7 @@ class _WaitingRoom:
             return
         if former := self.admitted.pop(member, None):
             former.connection.close()  # its trainer was restarted
-        self.admitted[member] = Joined(connection, num_devices)
+        self.admitted[member] = JoinedMember(connection, num_devices)
         logger.info("%s joined", self._gang.machines[member])
         if len(self.admitted) == len(self._gang.machines) - 1:
             self.complete.set()

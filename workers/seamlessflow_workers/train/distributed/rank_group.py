@@ -30,7 +30,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.liveness.device_errors import is_device_error
 from seamlessflow_workers.process.device_environment import trainer_devices
 from seamlessflow_workers.train.control import end_process
-from seamlessflow_workers.train.distributed.gang_members import Member
+from seamlessflow_workers.train.distributed.gang_members import GangMember
 from seamlessflow_workers.train.distributed.rank_commands import (
     Command,
     Load,
@@ -75,7 +75,12 @@ def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
 
 
 def gang_lead(
-    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
+    model_path: Path,
+    spec: JobSpec,
+    *,
+    members: Sequence[GangMember],
+    listen_host: str,
+    artifacts: Path | None,
 ) -> "RankGroup":
     """Start rank 0 with the other ranks of its machine and all other machines. Raises ModelLoadError, RankGone.
 
@@ -192,7 +197,7 @@ def _proof_read(path: Path) -> str | None:
 class RankGroup:
     """The first rank of a machine and the other ranks, processes of their own to which it sends its calls."""
 
-    def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
+    def __init__(self, load: Load, store: Store, members: Sequence[GangMember]) -> None:
         """Return once all ranks have loaded. Raises ModelLoadError, or RankGone if another machine failed."""
         spec = JobSpec.model_validate_json(load.spec)
         self._members = tuple(members)

@@ -28,7 +28,7 @@ _RANDOM = "random"
 _SLICES = "slices"
 
 
-class Slice(msgspec.Struct, frozen=True):
+class SliceEntry(msgspec.Struct, frozen=True):
     """Where a flat tensor of a file is in its parameter, and how many steps its moments contain."""
 
     shape: list[int]
@@ -38,12 +38,12 @@ class Slice(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _StoredSlice:
-    slice: Slice
+    slice: SliceEntry
     file: Any  # open
     kinds: list[str]
 
 
-_decode_slices = msgspec.json.Decoder(dict[str, Slice]).decode
+_decode_slices = msgspec.json.Decoder(dict[str, SliceEntry]).decode
 
 
 def rank_file(folder: Path, *, rank: int, num_ranks: int) -> Path:
@@ -59,7 +59,7 @@ def slices_to_write(owned: Sequence[OwnedSlice], *, rank: int, num_ranks: int) -
 class RankState:
     """The contents of one rank's file: views of the state, or copies of them that do not change any more."""
 
-    def __init__(self, slices: Mapping[str, Slice], tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, slices: Mapping[str, SliceEntry], tensors: Mapping[str, Tensor]) -> None:
         self._slices = slices
         self._tensors = tensors
 
@@ -67,7 +67,7 @@ class RankState:
     def of(cls, owned: Sequence[OwnedSlice], random_states: Mapping[str, Tensor]) -> Self:
         tensors = {f"{kind}/{one.name}": view for one in owned for kind, view in one.values().items()}
         tensors |= {f"{_RANDOM}/{device}": state for device, state in random_states.items()}
-        slices = {one.name: Slice(list(one.shape), one.start, one.step) for one in owned}
+        slices = {one.name: SliceEntry(list(one.shape), one.start, one.step) for one in owned}
         return cls(slices, tensors)
 
     def copied(self) -> "RankState":

@@ -29,7 +29,7 @@ from seamlessflow_workers.train.step.critic import Critic
 from seamlessflow_workers.train.step.deepspeed_config import deepspeed_config
 from seamlessflow_workers.train.step.expert_ranks import expert_shards, grouped_by_experts
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
-from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
+from seamlessflow_workers.train.step.guide_masks import BatchMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import (
     StepStatistics,
@@ -46,7 +46,7 @@ from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
 from seamlessflow_workers.train.step.published import PublishedTensors
 from seamlessflow_workers.train.step.publishing import shards_of_all_ranks
-from seamlessflow_workers.train.step.reference import Reference, reference_copied, reference_partitioned
+from seamlessflow_workers.train.step.reference import ReferenceModel, reference_copied, reference_partitioned
 from seamlessflow_workers.train.step.updates import Updates
 from seamlessflow_workers.train.step_engine import DeviceUse
 from seamlessflow_workers.weights.freed_memory import freed_memory_return
@@ -97,7 +97,7 @@ class TrainEngine:
         self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
         self.adapter_config = policy.adapter.config if policy.adapter else None
-        self._reference: Reference | None = None
+        self._reference: ReferenceModel | None = None
         if spec.algorithm.needs_reference and policy.adapter is None:
             self._reference = (
                 reference_partitioned(load_policy(), spec)
@@ -223,7 +223,7 @@ class TrainEngine:
         return Critic(model_path, self._spec, config=config, device=self._device)
 
     def _plan(
-        self, batch: Batch, step_version: int, masks: GuideMasks | None, *, computes_all: bool = False
+        self, batch: Batch, step_version: int, masks: BatchMasks | None, *, computes_all: bool = False
     ) -> TrainPlan:
         return plan_batch(
             batch,
@@ -262,7 +262,7 @@ class TrainEngine:
         critic: Critic,
         batch: Batch,
         step_version: int,
-        masks: GuideMasks | None,
+        masks: BatchMasks | None,
         token_kl: Floats | None,
     ) -> Batch:
         """Return the batch with advantages by the critic, which learns from now on what it should have predicted."""
@@ -282,7 +282,7 @@ class TrainEngine:
         return batch
 
     def _reference_kl(
-        self, batch: Batch, step_version: int, masks: GuideMasks | None
+        self, batch: Batch, step_version: int, masks: BatchMasks | None
     ) -> tuple[Floats, Floats]:
         """Return the reference's logprobs and KL(sampler ‖ reference), [T] each."""
         reference = batch.behaviour_logprobs.astype(np.float64)  # no KL for untrained tokens

@@ -53,7 +53,7 @@ class TokenMasks:
 
 
 @dataclass(frozen=True, slots=True)
-class GuideMasks:
+class BatchMasks:
     """Masks of a batch's T tokens. Those that train nothing have none."""
 
     rows: Ints  # [T]
@@ -74,7 +74,7 @@ class MaskMaker:
         self._num_tokens = num_tokens
         self._vocabulary: Vocabulary | None = None
 
-    def masks(self, batch: Batch) -> GuideMasks | None:
+    def masks(self, batch: Batch) -> BatchMasks | None:
         """Return the masks of a batch; None if none of its answers is guided."""
         if not len(batch.guided_starts):
             return None
@@ -90,7 +90,7 @@ class MaskMaker:
             logger.warning(
                 "batch %d: %d guided answers train nothing: %s", batch.header.number, count, problem
             )
-        return GuideMasks(making.rows, making.table(), making.is_unknown)
+        return BatchMasks(making.rows, making.table(), making.is_unknown)
 
     def _follow(self, making: "_Making", guide: GuideRecord, token_ids: NDArray[np.int32], start: int) -> str:
         """Note the masks of one answer, whose first guided token is number `start`. Returns why that is impossible."""
@@ -123,7 +123,7 @@ class MaskMaker:
         return self._vocabulary
 
 
-def without_unknown(batch: Batch, masks: GuideMasks) -> Batch:
+def without_unknown(batch: Batch, masks: BatchMasks) -> Batch:
     """Return the batch with the unknown tokens kept out of the loss."""
     if not masks.is_unknown.any():
         return batch

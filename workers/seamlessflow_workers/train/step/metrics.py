@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.train.step.guide_masks import FREE, GuideMasks
+from seamlessflow_workers.train.step.guide_masks import FREE, BatchMasks
 from seamlessflow_workers.train.step.loss import LossOutput, TokenTerms, bounded
 from seamlessflow_workers.train.step.micro_batches import TrainPlan
 
@@ -63,7 +63,7 @@ def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
     return metrics | _advantage_metrics(batch)
 
 
-def mask_metrics(batch: Batch, masks: GuideMasks) -> dict[str, float]:
+def mask_metrics(batch: Batch, masks: BatchMasks) -> dict[str, float]:
     """Return metrics of a batch with guided answers, from which the unknown tokens were taken out."""
     return {
         "train/num_guided_tokens": float(((masks.rows != FREE) & (batch.loss_mask != 0)).sum()),

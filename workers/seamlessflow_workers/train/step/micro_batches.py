@@ -23,7 +23,7 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.packing import Pack, deal, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad
-from seamlessflow_workers.train.step.guide_masks import GuideMasks, TokenMasks
+from seamlessflow_workers.train.step.guide_masks import BatchMasks, TokenMasks
 
 # Solved and hopeless groups have another entropy than the rest, so metrics without them would describe only tasks about
 # which the policy is unsure. Late in a small job, when most samples have no advantage, measuring all of them took 32 %
@@ -92,7 +92,7 @@ def plan_batch(
     computes_all: bool = False,
     is_tree: bool = False,
     is_offline: bool = False,
-    masks: GuideMasks | None = None,
+    masks: BatchMasks | None = None,
     num_sharing: int = 1,
     mini_batches: Sequence[NDArray[np.bool_]] = (),
 ) -> TrainPlan:
@@ -196,7 +196,7 @@ class _Marked:
     layout: TreeLayout
     admitted: NDArray[np.bool_]  # [T]
     scales: NDArray[np.float64]  # [T]
-    masks: GuideMasks | None
+    masks: BatchMasks | None
     num_sharing: int  # ranks that compute a row together
 
 

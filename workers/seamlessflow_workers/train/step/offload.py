@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, UntypedStorage
 
 from seamlessflow.core.sizing.gpu_memory import CONTEXT_BYTES
-from seamlessflow_workers.train.step.reference import Reference
+from seamlessflow_workers.train.step.reference import ReferenceModel
 from seamlessflow_workers.train.step_engine import DeviceUse
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
@@ -31,7 +31,7 @@ class _Away:
 class StatesMover:
     """Moves everything of one engine that lives on `device`. Not thread-safe."""
 
-    def __init__(self, engine: Any, reference: Reference | None, device: torch.device) -> None:
+    def __init__(self, engine: Any, reference: ReferenceModel | None, device: torch.device) -> None:
         """`engine` is DeepSpeed's."""
         self._engine = engine
         self._reference = reference

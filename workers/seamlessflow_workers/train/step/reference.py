@@ -17,20 +17,20 @@ from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.step.process_group import deepspeed
 
 
-class Reference:
+class ReferenceModel:
     def __init__(self, module: nn.Module, release: Callable[[], None]) -> None:
         self.module = module  # called like the policy
         self.release = release  # weights that it gathered from other ranks
 
 
-def reference_copied(policy: Policy, device: torch.device) -> Reference:
+def reference_copied(policy: Policy, device: torch.device) -> ReferenceModel:
     """Return a whole copy of `policy` on the device."""
-    return Reference(copy.deepcopy(policy).to(device).requires_grad_(False), lambda: None)
+    return ReferenceModel(copy.deepcopy(policy).to(device).requires_grad_(False), lambda: None)
 
 
-def reference_partitioned(policy: Policy, spec: JobSpec) -> Reference:
+def reference_partitioned(policy: Policy, spec: JobSpec) -> ReferenceModel:
     """Return a reference that owns `policy`, whose parameters are partitioned. All ranks call it together."""
     policy.requires_grad_(False)
     engine: Any
     engine, *_ = deepspeed.initialize(model=policy, config=reference_config(spec))
-    return Reference(engine.module, engine.optimizer.empty_partition_cache)
+    return ReferenceModel(engine.module, engine.optimizer.empty_partition_cache)

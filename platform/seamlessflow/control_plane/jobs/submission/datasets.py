@@ -18,7 +18,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError, conflict,
 from seamlessflow.control_plane.common.files.artifacts import recorded_pin
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.submission.tokenizers import tokenizer_digest
-from seamlessflow.core.dataset.epochs import EpochPlan
+from seamlessflow.core.dataset.epochs import DatasetEpochs
 from seamlessflow.core.dataset.section import DataSection
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
@@ -114,7 +114,7 @@ def sources_resolve(*, spec: JobSpec, project_id: UUID, digest: str) -> list[Sou
     return sources
 
 
-def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], seed: int) -> EpochPlan:
+def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], seed: int) -> DatasetEpochs:
     """Choose the sessions and store them with the job. Call this in the transaction that made the job.
 
     Sets `job.dataset` without saving it. Raises ApplicationError when nothing is left to train.
@@ -125,7 +125,7 @@ def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], se
     left_out = {reason: counts[reason][0] for reason in REASONS if counts.get(reason, (0,))[0]}
     if not num_sessions:
         raise field_error("data", _nothing_left(sources, left_out))
-    plan = EpochPlan(
+    plan = DatasetEpochs(
         num_groups=num_groups,
         groups_per_batch=data.groups_per_batch,
         num_epochs=data.num_epochs,

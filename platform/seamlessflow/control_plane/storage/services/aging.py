@@ -21,7 +21,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.selectors import policy_of
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.core.retention.policy import Policy
+from seamlessflow.core.retention.policy import RetentionRules
 from seamlessflow.core.telemetry.rolling import intervals_merge, rolled_width
 
 EVENTS_PER_BATCH = 5_000
@@ -75,7 +75,7 @@ def events_age(*, now: datetime) -> int:
 def metrics_age(*, now: datetime) -> int:
     """Roll up the points of jobs that ended long enough ago. Returns how many jobs had any."""
     jobs = Job.objects.filter(state__in=TERMINAL_JOB_STATES, deleted_at=None, metrics_rolled_up_at=None)
-    policies: dict[UUID, Policy] = {}
+    policies: dict[UUID, RetentionRules] = {}
     number = 0
     for job in jobs.only("id", "project_id", "ended_at", "created_at"):
         policy = policies.setdefault(job.project_id, policy_of(job.project_id))

@@ -27,7 +27,7 @@ from seamlessflow.control_plane.storage.services.measuring import usage_measure
 from seamlessflow.control_plane.storage.services.session_logs import session_logs_bound
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.retention.planner import PlannedRemoval, UploadFacts, retention_plan
-from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, settings_check
+from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, RetentionRules, settings_check
 
 
 def policy_edit(
@@ -66,7 +66,7 @@ def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
     )
 
 
-def _unused_uploads(project_id: UUID, policy: Policy, now: datetime) -> list[UploadFacts]:
+def _unused_uploads(project_id: UUID, policy: RetentionRules, now: datetime) -> list[UploadFacts]:
     """Return only uploads that the policy may delete; judging thousands one by one would take a second."""
     days = policy.values["uploads_unused_days"]
     if days is None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.answer_grammar import ToolDemand
 from seamlessflow.core.protocol.google_gemini import GeminiBody, GeminiConfig, GeminiTokensBody
 from seamlessflow.data_plane.dialects.demands import ANY_OBJECT, answer_demand
 from seamlessflow.data_plane.dialects.events import EVENT_STREAM, JSON_STREAM
@@ -158,17 +158,17 @@ def _system(instruction: Mapping[str, Any] | str | None) -> str:
     return PARAGRAPH.join(text_of(part, f"{field}.parts[{number}]") for number, part in enumerate(parts))
 
 
-def _content_demand(config: GeminiConfig) -> Demand | None:
+def _content_demand(config: GeminiConfig) -> ToolDemand | None:
     kind = config.response_mime_type or TEXT_TYPE
     if kind not in (TEXT_TYPE, JSON_TYPE):
         field = f"{CONFIG}.responseMimeType"
         raise bad_request(f"{field} must be {TEXT_TYPE} or {JSON_TYPE}, got {kind!r}.", param=field)
     if config.response_json_schema is not None:
-        return Demand(f"{CONFIG}.responseJsonSchema", schema=config.response_json_schema)
+        return ToolDemand(f"{CONFIG}.responseJsonSchema", schema=config.response_json_schema)
     if config.response_schema is not None:
         field = f"{CONFIG}.responseSchema"
-        return Demand(field, schema=schema_read(config.response_schema, field))
-    return Demand(f"{CONFIG}.responseMimeType", schema=ANY_OBJECT) if kind == JSON_TYPE else None
+        return ToolDemand(field, schema=schema_read(config.response_schema, field))
+    return ToolDemand(f"{CONFIG}.responseMimeType", schema=ANY_OBJECT) if kind == JSON_TYPE else None
 
 
 def _num_top(config: GeminiConfig) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.answer_grammar import ToolDemand
 from seamlessflow.core.protocol.anthropic_messages import (
     MessagesBody,
     MessageTool,
@@ -124,7 +124,7 @@ def _tools(body: TokensBody) -> list[dict[str, Any]] | None:
     return [_tool(tool, f"tools[{number}]") for number, tool in enumerate(body.tools)]
 
 
-def _demand(body: TokensBody, tools: Sequence[Any] | None) -> Demand | None:
+def _demand(body: TokensBody, tools: Sequence[Any] | None) -> ToolDemand | None:
     form = None if body.output_config is None else body.output_config.format
     content = content_demand(form, "output_config.format", has_wrapper=False)
     return answer_demand(content, tools, _tool_choice(body.tool_choice))

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamlessflow.core.guidance.answer_grammar import Demand, GuidedModel, answer_guide
+from seamlessflow.core.guidance.answer_grammar import GuidedModel, ToolDemand, answer_guide
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import MatcherFailedError
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
@@ -20,7 +20,7 @@ NUM_VOCABULARIES_KEPT = 8
 NUM_GUIDES_KEPT = 256
 
 
-def demanded_guide(text: ModelText, folder: str, demand: Demand, *, prompt: str) -> Guide:
+def demanded_guide(text: ModelText, folder: str, demand: ToolDemand, *, prompt: str) -> Guide:
     """Return the guide of the answer to a rendered prompt. Raises InvalidGuideError."""
     think, end_think = text.family.think, text.family.end_think
     shown = prompt.rstrip()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
-from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.answer_grammar import ToolDemand
 from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind, text_added
@@ -48,7 +48,7 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     max_tokens: int  # the model's context length
     family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
-    demand: Demand | None = None  # what the client demands of the answer
+    demand: ToolDemand | None = None  # what the client demands of the answer
     # The reasoning of answers in the tree stays, whatever the template does with it.
     retains_reasoning: bool = False
     is_tail: bool = False  # the messages are those of `tails.tail_of`; the one cut is the answer among them

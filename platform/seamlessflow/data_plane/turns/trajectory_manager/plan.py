@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.answer_grammar import ToolDemand
 from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.core.trajectory.messages import message_digests, value_digest
 from seamlessflow.core.trajectory.prefix_tree import (
@@ -107,7 +107,7 @@ class TurnMatch:
         *,
         model: str,
         max_tokens: int,
-        demand: Demand | None = None,
+        demand: ToolDemand | None = None,
         retains_reasoning: bool = False,
     ) -> PromptRequest:
         """Return what to render. Raises ValueError if a message cannot be read."""

@@ -22,7 +22,7 @@ from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow_workers.train.sequence_parallel.collectives import ALONE, SequenceGroup, sequence_group
 from seamlessflow_workers.train.sequence_parallel.support import SequenceRefused, sequence_attention_enable
 from seamlessflow_workers.train.step.forward_pass import ForwardPass
-from seamlessflow_workers.train.step.guide_masks import FREE, GuideMasks
+from seamlessflow_workers.train.step.guide_masks import FREE, BatchMasks
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.micro_batches import MicroBatch, plan_batch
 from seamlessflow_workers.train.step.policy import Policy
@@ -96,7 +96,7 @@ def batch_of(case: Case, algorithm: AlgorithmSection) -> Batch:
     return assemble_batch(groups, plan)
 
 
-def random_masks(batch: Batch) -> GuideMasks:
+def random_masks(batch: Batch) -> BatchMasks:
     """Masks for half of the trained tokens, each of which allows the token itself."""
     rng = np.random.default_rng(3)
     num_tokens = len(batch.token_ids)
@@ -105,7 +105,7 @@ def random_masks(batch: Batch) -> GuideMasks:
     allowed = rng.random((len(guided), VOCABULARY)) < 0.5
     allowed[np.arange(len(guided)), batch.token_ids[guided]] = True
     rows[guided] = np.arange(len(guided))
-    return GuideMasks(
+    return BatchMasks(
         rows, np.packbits(allowed, axis=1, bitorder="little"), np.zeros(num_tokens, dtype=np.bool_)
     )
 

@@ -9,7 +9,7 @@ import pytest
 from seamlessflow.core.batching.format import Batch, batch_decode, batch_encode
 from seamlessflow.core.guidance.matching import Vocabulary
 from seamlessflow_workers.train.step import guide_masks
-from seamlessflow_workers.train.step.guide_masks import FREE, GuideMasks, MaskMaker, without_unknown
+from seamlessflow_workers.train.step.guide_masks import FREE, BatchMasks, MaskMaker, without_unknown
 from tests.fixtures.guidance import NUM_TOKENS
 from tests.fixtures.guided_sessions import guided_batch, guided_vocabulary, of_another_library
 from tests.fixtures.tiny_text import write_tiny_text
@@ -25,7 +25,7 @@ def vocabulary(folder: Path) -> Vocabulary:
     return guided_vocabulary(folder)
 
 
-def masks_of(folder: Path, batch: Batch) -> GuideMasks:
+def masks_of(folder: Path, batch: Batch) -> BatchMasks:
     masks = MaskMaker(folder, num_tokens=NUM_TOKENS).masks(batch)
     assert masks is not None
     return masks

@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from seamlessflow_workers.weights.manifest import Manifest, ShardEntry, WeightsReadError, manifest_read
+from seamlessflow_workers.weights.manifest import ShardEntry, WeightsManifest, WeightsReadError, manifest_read
 
 # Digests of more than this would take longer than loading the weights; then only sizes are checked.
 MAX_DIGESTED_BYTES = 64 * 1024**2
 
 
-def verified_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
+def verified_shards(folder: Path, manifest: WeightsManifest) -> Iterator[tuple[str, bytes]]:
     """Yield (shard name, bytes of a safetensors file), with one shard in memory at a time.
 
     The bytes are those that were checked. Raises WeightsReadError if a shard is missing or damaged.
@@ -35,7 +35,7 @@ def _verified(path: Path, entry: ShardEntry) -> bytes:
     return raw
 
 
-def weights_verify(folder: Path, manifest: Manifest) -> None:
+def weights_verify(folder: Path, manifest: WeightsManifest) -> None:
     """Check every file. Raises WeightsReadError."""
     for name, entry in manifest.files.items():
         _verified(folder / name, entry)

@@ -18,9 +18,9 @@ from seamlessflow_workers.weights.manifest import (
     ADAPTER_CONFIG_NAME,
     ADAPTER_SHARD_NAME,
     MANIFEST_NAME,
-    Manifest,
     ShardEntry,
     TensorEntry,
+    WeightsManifest,
     manifest_digest,
     manifest_encode,
 )
@@ -83,7 +83,7 @@ def weights_publish(
         order = ShardOrder(str(temporary), planned, max_bucket_bytes)
         shards = _write(order, source, sealed)
         raw = manifest_encode(
-            Manifest(
+            WeightsManifest(
                 job_id=job_id,
                 version=version,
                 parent_version=parent_version,

@@ -36,8 +36,8 @@ from seamlessflow.core.backup.manifest import (
     FILES_NAME,
     INCOMPLETE_NAME,
     MANIFEST_NAME,
+    BackupManifest,
     DamagedBackup,
-    Manifest,
     StoredFile,
     manifest_decode,
 )
@@ -63,7 +63,7 @@ class RestoreRefused(ValueError):
     """The installation is not empty. The message says what to do."""
 
 
-def restore(folder: Path, *, say: Say) -> Manifest:
+def restore(folder: Path, *, say: Say) -> BackupManifest:
     """Restore the back-up. Raises DamagedBackup, RestoreRefused, ProgramFailed."""
     manifest = manifest_read(folder)
     root, store = settings.ARTIFACT_ROOT.resolve(), artifact_store()
@@ -99,7 +99,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
     return manifest
 
 
-def manifest_read(folder: Path) -> Manifest:
+def manifest_read(folder: Path) -> BackupManifest:
     """Return the manifest if every file exists with its size. Raises DamagedBackup."""
     if (folder / INCOMPLETE_NAME).exists() or not (folder / MANIFEST_NAME).exists():
         raise DamagedBackup(f"{folder} does not contain a complete back-up")
@@ -117,7 +117,7 @@ def _size_check(path: Path, file: StoredFile) -> None:
         raise DamagedBackup(f"{file.path} has {path.stat().st_size} bytes, not {file.num_bytes}")
 
 
-def _files_copy(folder: Path, store: ArtifactStore, manifest: Manifest, say: Say) -> None:
+def _files_copy(folder: Path, store: ArtifactStore, manifest: BackupManifest, say: Say) -> None:
     say(f"copying {len(manifest.files)} files of {manifest.num_bytes / 1e9:.2f} GB")
     bundles: dict[str, list[StoredFile]] = defaultdict(list)
     for file in manifest.files:
@@ -166,7 +166,7 @@ def _paths_move(before: str, now: str) -> None:
                 )
 
 
-def _missing_handle(manifest: Manifest) -> dict[str, str]:
+def _missing_handle(manifest: BackupManifest) -> dict[str, str]:
     """Pause jobs that lack files and mark missing data as deleted. Returns the paused jobs with reasons."""
     store = artifact_store()
     for version in PolicyVersion.objects.filter(deleted_at=None):

@@ -38,7 +38,7 @@ from seamlessflow.core.backup.manifest import (
     FILES_NAME,
     INCOMPLETE_NAME,
     MANIFEST_NAME,
-    Manifest,
+    BackupManifest,
     Missing,
     StoredFile,
 )
@@ -70,14 +70,14 @@ class _Plan:
     missing: tuple[Missing, ...]
 
 
-def back_up(folder: Path, *, say: Say) -> Manifest:
+def back_up(folder: Path, *, say: Say) -> BackupManifest:
     """Write a back-up into `folder`, marked incomplete until it is whole. Raises BackupRefused, ProgramFailed."""
     store = artifact_store()
     _folder_prepare(folder, settings.ARTIFACT_ROOT.resolve())
     with _deletions_held(say), staging(store):
         database, plan = _snapshot_taken(folder, store, say)
         files = _files_copy(plan, store, folder / FILES_NAME, say)
-    manifest = Manifest(
+    manifest = BackupManifest(
         made_at=database_now(),
         artifact_root=root_recorded(store),
         database=database,
