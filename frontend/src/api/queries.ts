@@ -61,7 +61,7 @@ export interface MetricsQuery {
 }
 
 /**
- * A job's metrics over their whole range or a part of it, as columns. `generation` grows when points may have been
+ * A job's metrics over their whole range or a range within it, as columns. `generation` grows when points may have been
  * missed.
  */
 export function useMetrics(jobId: string, query: MetricsQuery, generation: number) {
@@ -213,7 +213,7 @@ function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], un
 export type MachineEdit = { tags: string[]; is_cordoned: boolean; is_draining: boolean; pool: string; cost: number };
 export type Preview = Schemas["MachinesPreviewOutput"];
 
-/** A dry run: what the scheduler would do to everything that runs. It changes nothing. */
+/** A dry run: the scheduler's decisions about everything that runs. It changes nothing. */
 export function usePreview(machineId: string, edit: MachineEdit | null) {
   return useQuery({
     queryKey: ["preview", machineId, edit],
@@ -232,7 +232,7 @@ export function usePreview(machineId: string, edit: MachineEdit | null) {
 
 const JOBS_EVERY_MS = 3000;
 
-/** The jobs of each machine. The live topic is shared by all projects, so it cannot include it. */
+/** The jobs of each machine. The live topic is common to all projects, so it cannot include it. */
 export function useJobsOfMachines() {
   return useQuery({
     queryKey: ["machine-jobs"],

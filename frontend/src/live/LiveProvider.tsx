@@ -47,7 +47,7 @@ function liveMake(): Live {
     open: openSocket,
     now: () => Date.now(),
     after,
-    // The user may no longer be allowed to see what was read before.
+    // The user may no longer be allowed to see earlier rows.
     accessNarrowed: () => void queryClient.resetQueries(),
   });
   return { client, topics: new TopicStore(client, after) };

@@ -1,4 +1,4 @@
-// The state of each subscribed topic, shared by all components that look at it.
+// The state of each subscribed topic, for all components that look at it.
 //
 // A topic definition turns frames into state. It must be pure and return a new object when something changed. State is
 // kept briefly after the last reader leaves, so that moving between pages needs no new snapshot.

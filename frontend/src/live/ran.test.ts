@@ -3,7 +3,7 @@ import { ranMs } from "./ran";
 
 const TIMES = { started_at: 1000, ended_at: null, paused_at: null, paused_ms: 0 };
 
-test("the time of a job is what it ran, without what it was paused", () => {
+test("the time of a job is without its pauses", () => {
   expect(ranMs({ ...TIMES, started_at: null }, 9000)).toBeNull();
   expect(ranMs(TIMES, 9000)).toBe(8000);
   expect(ranMs({ ...TIMES, paused_at: 3000 }, 9000)).toBe(2000);

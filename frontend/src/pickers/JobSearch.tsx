@@ -1,4 +1,4 @@
-// A text field with completion that finds a job of any age by part of its name, owner or ID.
+// A text field with completion that finds a job of any age by some of its name, owner or ID.
 import { useEffect, useId, useState } from "react";
 import { type JobItem, useJobs } from "../api/queries";
 
@@ -47,7 +47,7 @@ export function JobSearch({ label, without, onPick }: Props) {
   );
 }
 
-/** The text that choosing a job puts into the field. Names need not be unique, so it ends with part of the ID. */
+/** The text that choosing a job puts into the field. Names need not be unique, so it ends with the end of the ID. */
 function saidOf(job: JobItem): string {
   return `${job.name} (${job.state}, ${job.id.slice(-6)})`;
 }

@@ -2,7 +2,7 @@
 import type { ButtonHTMLAttributes, ReactNode } from "react";
 import { Icon, type IconName } from "./Icon";
 
-/** `main` is what a page or dialog is for; a `link` stands in a sentence or a row. */
+/** `main` is the purpose of a page or dialog; a `link` stands in a sentence or a row. */
 type Look = "plain" | "main" | "danger" | "main danger" | "link";
 
 interface Props extends Omit<ButtonHTMLAttributes<HTMLButtonElement>, "className"> {

@@ -1,4 +1,4 @@
-// Catches errors while a page or a card renders and says what to do. A part that fails to load usually means that a
+// Catches errors while a page or a card renders and names the remedy. A chunk that fails to load usually means that a
 // newer version was installed in the meantime; reloading the page fetches it.
 import { Component, type ReactNode } from "react";
 import { Button } from "./Button";

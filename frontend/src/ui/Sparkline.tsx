@@ -1,5 +1,5 @@
 // A word-sized curve. It repeats what the row says in figures, so it is hidden from screen readers. Curves that stand below
-// one another share one scale: equal heights are equal values.
+// one another have one scale: equal heights are equal values.
 import type { Scale } from "./scale";
 
 const WIDTH = 96;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { scaleOf } from "./scale";
 
-test("curves share the scale from their smallest to their largest value", () => {
+test("curves have one scale, from their smallest to their largest value", () => {
   const curves = [[[1, 0.06] as const, [2, 0.3] as const], [[1, 0.94] as const], []];
   expect(scaleOf(curves)).toEqual([0.06, 0.94]);
 });

@@ -1,4 +1,4 @@
-// A part of what a page shows (its filter, search, zoom, position in a list), stored in the address, so that a link
+// A state of a page (its filter, search, zoom, position in a list), stored in the address, so that a link
 // shows the same and a reload keeps it. The usual value is left out of the address.
 import { useCallback, useMemo } from "react";
 import { useSearchParams } from "react-router";

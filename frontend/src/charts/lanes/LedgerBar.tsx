@@ -1,4 +1,4 @@
-// A machine's time as one stacked bar: productive kinds first, then the rest, each with its share in words.
+// A machine's time as one stacked bar: productive kinds first, then the rest, each with its fraction in words.
 import { percent } from "../../ui/words/format";
 import { kindOf } from "./kinds";
 import { inOrder, productiveShare, type Share } from "./lanes";

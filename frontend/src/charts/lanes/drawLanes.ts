@@ -75,7 +75,7 @@ interface Drawn {
 }
 
 /**
- * Draws each column from the bottom up in the order of KINDS. Adjacent columns that one kind fills share a rectangle.
+ * Draws each column from the bottom up in the order of KINDS. Adjacent columns that one kind fills are one rectangle.
  */
 function drawColumns(context: CanvasRenderingContext2D, { shares, left, top, fills }: Drawn): void {
   const numColumns = shares.length / KINDS.length;

@@ -3,7 +3,7 @@ import { clock, duration, percent } from "../../ui/words/format";
 import { KINDS, kindOf } from "./kinds";
 import { columnsOf, type Span, spanAt } from "./lanes";
 
-/** Describes the span if one kind fills the column, and otherwise the share of each kind. Null if nothing is known. */
+/** Describes the span if one kind fills the column, and otherwise the fraction of each kind. Null if nothing is known. */
 export function textAt(spans: readonly Span[], at: number, columnMs: number): string | null {
   const begin = at - columnMs / 2;
   const shares = columnsOf(spans, { begin, columnMs, numColumns: 1 });

@@ -5,7 +5,7 @@ import { describeState, KINDS, kindIndexOf, kindOf } from "./kinds";
 
 export { describeState } from "./kinds";
 
-// Machines report their time in pieces. Equal pieces closer than this form one bar.
+// Machines report their time in spans. Equal spans closer than this form one bar.
 const TOUCHING_MS = 50;
 
 export interface Span {
@@ -138,7 +138,7 @@ export function inOrder<One extends { state: string; cause: string }>(shares: re
   return [...shares].sort((a, b) => kindIndexOf(a.state, a.cause) - kindIndexOf(b.state, b.cause));
 }
 
-/** The share of the known time spent on serving, training or running agents; null if nothing is known. */
+/** The fraction of the known time spent on serving, training or running agents; null if nothing is known. */
 export function productiveShare(shares: readonly Share[]): number | null {
   if (shares.length === 0) return null;
   return shares
@@ -147,7 +147,7 @@ export function productiveShare(shares: readonly Share[]): number | null {
 }
 
 /**
- * The share of each kind in each column: `shares[column * KINDS.length + index]`, between 0 and 1. If the shares of a
+ * The fraction of each kind in each column: `shares[column * KINDS.length + index]`, between 0 and 1. If the shares of a
  * column add up to less than 1, the rest is unknown. A column can have many short spans, and each counts with its
  * length.
  */

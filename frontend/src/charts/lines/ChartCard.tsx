@@ -19,7 +19,7 @@ interface Props {
   height?: number;
   say?: (value: number | null) => string;
   isWide?: boolean;
-  /** Zoom and hidden lines, shared by the charts of a page. */
+  /** Zoom and hidden lines, common to the charts of a page. */
   view: ChartView;
 }
 

@@ -74,7 +74,7 @@ function Actions({ job }: { job: JobRow }) {
   const read = useJob(job.id);
   const detail = read.data;
   const [isPriority, setPriority] = useState(false);
-  // The dialog decides on what it shows, so the job is read anew before it opens.
+  // The dialog shows the job's state, so the job is read anew before it opens.
   const openPriority = () => void read.refetch().then(() => setPriority(true));
   return (
     <div className="button-row">

@@ -68,7 +68,7 @@ test("the phase that failed last explains a failure", () => {
   expect(failedPhase(phases)?.id).toBe("pha_2");
 });
 
-test("a waiting job shows what it is waiting for", () => {
+test("a waiting job shows its reason", () => {
   const queued: JobRow = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" };
   expect(whyOf(queued, [])).toEqual({ title: "Waiting:", text: "no machine has the tags", isBad: false });
 });

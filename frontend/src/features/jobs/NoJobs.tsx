@@ -1,4 +1,4 @@
-// Shown while there are no jobs: what a job is, and the three ways to submit one.
+// Shown while there are no jobs: a job explained, and the three ways to submit one.
 import { Link } from "react-router";
 import { Icon } from "../../ui/Icon";
 import { Snippet } from "../../ui/Snippet";

@@ -96,7 +96,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   return (
     <Card
       title="Activity"
-      note={`▾ marks an edit${older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is not shown` : ""}`}
+      note={`▾ marks an edit${older.cut.length > 0 ? `; the oldest time of ${older.cut.join(", ")} is not shown` : ""}`}
       end={<Segments legend="Time window" values={WINDOWS} value={window} onChange={setWindow} isSmall />}
     >
       <div className="lanes">

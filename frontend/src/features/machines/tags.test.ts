@@ -22,7 +22,7 @@ it("sees no change if only the order of tags differs", () => {
   expect(isChanged(machine, { ...editOf(machine), pool: "lab" })).toBe(true);
 });
 
-it("describes what an edit did, why and by whom", () => {
+it("describes an edit, its reason and its author", () => {
   const edit = {
     before: { tags: ["rollout"] },
     after: { tags: ["rollout", "train"] },

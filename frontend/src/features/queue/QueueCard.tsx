@@ -1,4 +1,4 @@
-// One job of the queue: what it lacks and who has it on the left, what would help on the right.
+// One job of the queue: the machines that it lacks and who has them on the left, edits that would help on the right.
 import { Link } from "react-router";
 import { Button } from "../../ui/Button";
 import { Icon } from "../../ui/Icon";

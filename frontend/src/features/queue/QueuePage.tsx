@@ -1,4 +1,5 @@
-// The queue: the jobs that wait for machines or could use more, what each lacks, who has it, and what would help. It is
+// The queue: the jobs that wait for machines or could use more, the machines that each lacks, who has them, and edits
+// that would help. It is
 // read over REST, again every few seconds, and at once when the live topic shows that a job began or ceased to wait.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";

@@ -7,7 +7,7 @@ interface Environment {
 
 export function nothingText(state: string, environment: Environment | undefined): string {
   if (environment?.name === "external")
-    return "The agents of this job run outside the platform, which does not see what they print.";
+    return "The agents of this job run outside the platform, which does not see their output.";
   if (environment?.session_log_bytes === 0)
     return "The job keeps no output of its sessions: environment.session_log_bytes is 0.";
   return state === "open"

@@ -1,4 +1,4 @@
-// What each project is entitled to and what it has now, and the pools that are granted. Operators edit both.
+// The machines that each project is entitled to and has now, and the pools that are granted. Operators edit both.
 import { useState } from "react";
 import { useMe } from "../../api/queries";
 import { Button } from "../../ui/Button";

@@ -9,7 +9,7 @@ it("says who borrows, who lends and who is short", () => {
   expect(balanceOf({ num_borrowed: 0, is_short: true }).wording).toBe("has its share, and could use more");
 });
 
-it("draws bars as parts of the largest number", () => {
+it("draws bars as fractions of the largest number", () => {
   const shares = [
     { num_borrowed: -1, entitled: 2 },
     { num_borrowed: 4, entitled: 0 },

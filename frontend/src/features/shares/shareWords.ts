@@ -2,7 +2,7 @@
 import { decimal } from "../../ui/words/format";
 import type { Share } from "./queries";
 
-/** Below this part of a machine, a project counts as having what it is entitled to. */
+/** Below this fraction of a machine, a project counts as having its entitlement. */
 const SLIGHT = 0.5;
 
 export type Balance = { wording: string; tone: "" | "lends" | "borrows" | "short" };
@@ -37,7 +37,7 @@ export function sharedOf(share: Counted): number {
   return share.entitled + share.num_borrowed;
 }
 
-/** The bar of each project: parts of the most that any project has or is entitled to. */
+/** The bar of each project: fractions of the most that any project has or is entitled to. */
 export function barOf(share: Counted, most: number): Drawn {
   if (most <= 0) return { owned: 0, entitled: 0 };
   return { owned: sharedOf(share) / most, entitled: share.entitled / most };

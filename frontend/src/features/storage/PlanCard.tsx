@@ -1,4 +1,4 @@
-// Shows what the policy would delete if it ran now, without deleting anything. The policy itself runs on a schedule.
+// Shows the deletions that the policy would make now, without deleting anything. The policy itself runs on a schedule.
 import { Link } from "react-router";
 import { Card } from "../../ui/Cards";
 import { Loading } from "../../ui/Loading";

@@ -27,7 +27,9 @@ export function PolicyCard({ project, isOwner, isOperator }: Props) {
   const mayEdit = of === null ? isOperator : isOwner;
   const settings = (policy.data?.settings ?? []).filter((setting) => of === null || !setting.is_of_installation);
   const note =
-    of === null ? "defaults that projects inherit" : "what the project leaves unset is inherited from the installation";
+    of === null
+      ? "defaults that projects inherit"
+      : "values that the project leaves unset are inherited from the installation";
   const end = (
     <span className="button-row">
       {isOperator ? <Segments legend="Policy level" values={LEVELS} value={level} onChange={setLevel} isSmall /> : null}

@@ -2,6 +2,6 @@
 
 export interface TabProps {
   project: string;
-  /** May delete what they created; owners may delete anything. */
+  /** May delete their own; owners may delete anything. */
   mayDelete: boolean;
 }

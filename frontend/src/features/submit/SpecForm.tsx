@@ -1,4 +1,4 @@
-// The form: one section per part of the spec, one input per field. An empty input shows its default as placeholder.
+// The form: one fieldset per section of the spec, one input per field. An empty input shows its default as placeholder.
 import { type ReactNode, useId } from "react";
 import { Field } from "../../ui/form/Field";
 import type { Path, Section, Field as SpecFieldFacts } from "./fields";
@@ -173,7 +173,7 @@ function placeholderOf(field: SpecFieldFacts, fallback: unknown): string {
 
 /** Renders text between backquotes as code. */
 function withCode(text: string): ReactNode[] {
-  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text never change places
+  // biome-ignore lint/suspicious/noArrayIndexKey: the segments of a text never change their order
   return text.split("`").map((part, i) => (i % 2 === 0 ? part : <code key={i}>{part}</code>));
 }
 

@@ -68,7 +68,7 @@ it("shows the default that applies given the other fields", () => {
   expect(fallbackIn({ train: { lora: { rank: 8 } } }, rate)).toBe(1e-5);
 });
 
-it("parses what a user typed and shows it again", () => {
+it("parses a user's text and shows it again", () => {
   expect(parsed(field("train.num_updates"), "12")).toBe(12);
   expect(parsed(field("train.num_updates"), "many")).toBe("many");
   expect(field("train.num_machines")).toMatchObject({ kind: "integer", fallback: 1, range: "from 1 to 64" });

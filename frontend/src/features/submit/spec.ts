@@ -28,7 +28,7 @@ export function shown(field: Field, value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Parses an input's text. Text that does not parse is kept, so that the platform reports what is wrong with it. */
+/** Parses an input's text. Text that does not parse is kept, so that the platform reports the fault. */
 export function parsed(field: Field, text: string): unknown {
   if (text.trim() === "") return undefined;
   switch (field.kind) {

@@ -14,7 +14,7 @@ export interface StarterSpec {
 
 const ROLLOUT: StarterSpec = {
   title: "Reinforcement learning",
-  help: "Agents run tasks on this job's engines, and the job trains on what they sample.",
+  help: "Agents run tasks on this job's engines, and the job trains on their answers.",
   isOffline: false,
   begin: rolloutJob,
 };

@@ -1,4 +1,5 @@
-// Draws the visible part of a forest. Makes no decisions: places come from layout and view, colours from the palette.
+// Draws the visible section of a forest. Makes no decisions: positions come from layout and view, colours from the
+// palette.
 //
 // From afar an answer is a strip with one colour per run. Zoomed in, each token is a cell; closer still, the cell shows
 // the token's text. A notch marks where an answer changed engines, a tick where a newer version took over.

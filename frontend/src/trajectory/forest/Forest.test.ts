@@ -73,7 +73,7 @@ describe("a growing forest", () => {
     expect(forest.received.get(answer)?.length).toBe(3);
   });
 
-  it("shows a prompt shared by several sessions once, growing or recorded", () => {
+  it("shows a prompt of several sessions once, growing or recorded", () => {
     const forest = forestMake();
     forest.addRow(row({}));
     forest.addRow(row({ session: "b", turn: "u" }));

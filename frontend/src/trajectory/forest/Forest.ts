@@ -272,7 +272,7 @@ export class Forest {
     this.content++;
   }
 
-  /** The parent of an answer: a recorded node, a shared root, or a prompt that is growing too. */
+  /** The parent of an answer: a recorded node, a common root, or a prompt that is growing too. */
   #promptOf(answer: Growing, session: number): number {
     if (answer.promptIndex !== null) return this.nodeAt(session, answer.promptIndex);
     const young = this.#growingPrompts.get(answer.turn);
@@ -303,7 +303,7 @@ export class Forest {
     return node;
   }
 
-  /** The shown node of a recorded one: the shared root, the node that grew, or a new one. */
+  /** The shown node of a recorded one: the common root, the node that grew, or a new one. */
   #insert(facts: NodeFacts, prompt: number, turn?: string): number {
     let node: number | undefined;
     if (facts.kind === ROOT) node = this.#rootOfPrompt.get(prompt);
@@ -326,7 +326,7 @@ export class Forest {
   }
 
   #record(node: number, facts: NodeFacts): void {
-    if (!this.isGrowing(node)) return; // a shared root that an earlier session recorded
+    if (!this.isGrowing(node)) return; // a common root that an earlier session recorded
     this.state[node] = 0;
     this.session[node] = facts.session;
     this.index[node] = facts.index;

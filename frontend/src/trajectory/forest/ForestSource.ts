@@ -90,7 +90,7 @@ export class ForestSource {
     } finally {
       this.#isReading = false;
     }
-    // Apply what the socket sent while the pages were read.
+    // Apply the frames that the socket sent while the pages were read.
     if (!this.failure) this.#apply();
   }
 

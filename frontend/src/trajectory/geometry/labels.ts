@@ -6,7 +6,7 @@ export const TEXT_FROM_PX = 11;
 // Wider boxes show the beginning of a text that does not fit; narrower ones would show too little of it.
 const SHORTENED_FROM_PX = 24;
 const PADDING_PX = 4;
-// The width of a character of the monospaced font, in parts of its size.
+// The width of a character of the monospaced font, as fractions of its size.
 const WIDTH_OF_SIZE = 0.602;
 
 /** The size of the font for a box of this height, in pixels. */

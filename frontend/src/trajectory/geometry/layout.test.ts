@@ -34,7 +34,7 @@ describe("the layout of a forest", () => {
     expect(layout.right[0]).toBe(10 + GAP + 50);
   });
 
-  it("centres a shared prompt among its sessions, which are in slot order", () => {
+  it("centres a common prompt among its sessions, which are in slot order", () => {
     const forest = new Forest();
     forest.setSessions([session("b", 1), session("a", 0)]);
     for (const id of ["b", "a"]) {

@@ -1,7 +1,7 @@
 // Places each node of a forest. Pure.
 //
 // x counts tokens from the root, so a strip is as long as its text; y counts rows, one per branch. A parent lies on the
-// row of its longest branch, so a conversation runs straight and forks leave it. A prompt shared by several sessions
+// row of its longest branch, so a conversation runs straight and forks leave it. A prompt of several sessions
 // lies in their middle. Linear in the number of nodes.
 import { floatAt, intAt, numberAt } from "../../values/columns";
 import { type Forest, NONE, ROOT } from "../forest/Forest";
@@ -56,7 +56,7 @@ export function layoutOf(forest: Forest): Layout {
 }
 
 /**
- * Children are in order of appearance, except those of a shared root, which are in the order of their sessions' slots.
+ * Children are in order of appearance, except those of a common root, which are in the order of their sessions' slots.
  */
 function childrenOf(forest: Forest): Pick<Layout, "children" | "firstOf"> {
   const count = forest.numNodes;

@@ -1,4 +1,4 @@
-// The part of a forest that the canvas shows: pan, zoom, fit. Pure; a view is a value.
+// The section of a forest that the canvas shows: pan, zoom, fit. Pure; a view is a value.
 //
 // Each axis has its own scale, pixels per token and pixels per row, so a branch of 100,000 tokens and 10,000 branches
 // fit the same canvas. Zooming changes both scales until rows are high enough to read; after that only tokens grow.
@@ -81,7 +81,7 @@ export function zoomed(
   };
 }
 
-/** Moves the view back so that part of the forest stays in sight. */
+/** Moves the view back so that some of the forest stays in sight. */
 export function clamped(view: View, layout: Pick<Layout, "width" | "height">): View {
   const across = view.width / view.pxPerToken;
   const down = view.height / view.pxPerRow;

@@ -84,7 +84,7 @@ describe("a view", () => {
     expect(zoomed(fitView(layout, SIZE), 1e6, 0, 0).pxPerRow).toBe(MAX_PX_PER_ROW);
   });
 
-  it("always keeps part of the forest in sight", () => {
+  it("always keeps some of the forest in sight", () => {
     const view = clamped(panned(fitView(layout, SIZE), -1e9, 1e9), layout);
     expect(screenX(view, layout.width)).toBeGreaterThan(0);
     expect(screenY(view, 0)).toBeLessThan(SIZE.height);

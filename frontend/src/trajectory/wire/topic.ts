@@ -34,7 +34,7 @@ export interface GroupTopicState {
   numSnapshots: number;
 }
 
-/** Tokens and logprobs in buffers that grow. Several states share them, and each sees only its part. */
+/** Tokens and logprobs in buffers that grow. Several states use them, and each sees only its range. */
 export class TokenBuffer {
   ids = new Int32Array(64);
   logprobs = new Float32Array(64);

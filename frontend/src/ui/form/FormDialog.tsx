@@ -1,5 +1,5 @@
 // A dialog that asks before it does something: its fields, an optional reason, the platform's refusal, and two buttons.
-// It stays open until what it sends has succeeded, so that a refusal loses nothing that was typed.
+// It stays open until its request has succeeded, so that a refusal loses no typed text.
 import { type ReactNode, useState } from "react";
 import { Button } from "../Button";
 import { Dialog } from "../Dialog";

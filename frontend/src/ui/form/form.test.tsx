@@ -67,7 +67,7 @@ it("sends the reason without the spaces around it", () => {
   expect(onSend).toHaveBeenCalledExactlyOnceWith("too slow");
 });
 
-it("stays open with what was typed when the platform refuses", () => {
+it("stays open with the typed text when the platform refuses", () => {
   const onClose = vi.fn();
   const { container } = show(
     <Asking sent={{ isPending: false, error: new Error("It has ended.") }} onClose={onClose} />,

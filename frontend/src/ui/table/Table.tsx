@@ -1,4 +1,4 @@
-// A table of rows. Each column says what it shows of a row; a click on a heading sorts by it, which the address keeps.
+// A table of rows. Each column makes its cell of a row; a click on a heading sorts by it, which the address keeps.
 import { Fragment, type ReactNode } from "react";
 import { TEXT, useViewState } from "../useViewState";
 import { type Column, type Columns, nextOrder, orderOf, shownColumns, sorted } from "./columns";

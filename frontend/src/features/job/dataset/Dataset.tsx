@@ -1,4 +1,4 @@
-// Describes an offline dataset: how many sessions of which jobs were chosen, and what was left out.
+// Describes an offline dataset: how many sessions of which jobs were chosen, and which were left out.
 import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { Schemas } from "../../../api/client";

@@ -25,7 +25,7 @@ export function LogsTab({ jobId, live }: TabProps) {
   const phaseId = address.get("phase");
   const offered = lanes[0]?.key;
   useEffect(() => {
-    // Another machine may join training. Keep what is shown, or the log would jump.
+    // Another machine may join training. Keep the shown log, or it would jump.
     setFirst((known) => known ?? offered);
   }, [offered]);
   const key = phaseId ?? address.get("of") ?? first ?? "";

@@ -71,7 +71,7 @@ const RECIPES: readonly Recipe[] = [
   },
   {
     title: "Clipped tokens",
-    note: "share of tokens at a clip bound",
+    note: "fraction of tokens at a clip bound",
     lines: [
       ["train/clip_fraction_low", "lower bound"],
       ["train/clip_fraction_high", "upper bound"],

@@ -1,4 +1,4 @@
-// Says what the engines of a rollout phase serve. Pure: a row in, a few words out.
+// Says which versions the engines of a rollout phase serve. Pure: a row in, a few words out.
 import type { PhaseRow } from "../../../live/rows";
 import { integer, plural } from "../../../ui/words/format";
 

@@ -1,7 +1,7 @@
 // Says how a train phase relates to the other machines of its gang. Pure: rows in, a few words out.
 import type { PhaseRow } from "../../../live/rows";
 
-/** "leads beta, delta" or "led by alpha"; empty for a phase of one machine. Members of a gang share a fence. */
+/** "leads beta, delta" or "led by alpha"; empty for a phase of one machine. Members of a gang have one fence. */
 export function gangWords(phase: PhaseRow, phases: Iterable<PhaseRow>): string {
   if (phase.gang_member === null) return "";
   const fellows = [...new Map([...phases].map((one) => [one.id, one])).values()]

@@ -9,7 +9,7 @@ const PAGE_SIZE = 50;
 
 export function VersionsTab({ jobId, job }: TabProps) {
   const { page } = usePage(PAGE_SIZE);
-  // The newest version is part of the key, so a publication refetches the page.
+  // The key includes the newest version, so a publication refetches the page.
   const versions = useVersions(jobId, page, job.latest_version);
   return (
     <PagedTable
