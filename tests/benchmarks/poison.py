@@ -150,7 +150,7 @@ async def _runner(
             timeout_s=RUN_WITHIN_S,
             rules=EpisodeRules.of(section),
             max_sessions=max_sessions,
-            least_room=GROUP_SIZE,
+            min_free_slots=GROUP_SIZE,
             is_evaluation=False,
             on_change=lambda: None,
             logs=SessionLogSender(client.session_logs_send, limit_bytes=0),

@@ -1,6 +1,6 @@
 """Ends a process that cannot continue: at once, after logging the reason and what every thread was doing.
 
-Whoever started it (the launcher, Compose, Kubernetes) starts it again; state is in PostgreSQL. Nothing is closed in
+Its launcher (ours, Compose, Kubernetes) starts it again; state is in PostgreSQL. Nothing is closed in
 order, because what would have to close it is stuck.
 """
 

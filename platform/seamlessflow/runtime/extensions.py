@@ -2,7 +2,7 @@
 
 Takes entry points; returns the registry for core and planes, with one sentence per extension that cannot be used.
 Invariant: nothing that an extension does at import, at creation or in a call ends the process. The extension counts as
-not installed, or what it is part of fails. Only what the operator has installed is ever imported.
+not installed, or its package fails. Only packages that the operator has installed are ever imported.
 """
 
 import functools
@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 
 
 class UnusableExtension(RuntimeError):
-    """An extension is not installed here, or what it names does not work; the message says which one and why."""
+    """An extension is not installed here, or the object that it names does not work; the message says which one and
+    why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def extensions_discover(entry_points: Iterable[importlib.metadata.EntryPoint] | 
 
 
 def factory_call(name: str, factory: str, argument: object) -> Any:
-    """Return what the factory of extension `name` makes. Raises UnusableExtension."""
+    """Return the object that the factory of extension `name` makes. Raises UnusableExtension."""
     try:
         make = cast("Callable[[object], Any]", pkgutil.resolve_name(factory))
         return make(argument)
@@ -148,7 +149,7 @@ def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoi
 
 
 def _declaration_problem(loaded: Declaration) -> str:
-    """Return what is wrong with a declaration of the right type; empty if nothing is."""
+    """Return the fault of a declaration of the right type; empty if nothing is."""
     # A third party wrote these values, so their types are only promises.
     options: object = loaded.options
     factory: object = loaded.factory

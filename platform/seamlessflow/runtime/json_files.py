@@ -53,7 +53,7 @@ def json_text_read(text: bytes, bounds: JsonBounds) -> Any:
 
 
 def _with_constants(text: bytes, error: Exception) -> Any:
-    """Parse a text that has constants which JSON lacks. Raises InvalidJsonFile if they are not what is wrong."""
+    """Parse a text that has constants which JSON lacks. Raises InvalidJsonFile if they are not the fault."""
     try:
         return json.loads(text.decode())
     except (ValueError, RecursionError):

@@ -1,8 +1,9 @@
-"""What is wrong with the files of a model folder, without reading weights or importing a framework.
+"""The faults of the files of a model folder, without reading weights or importing a framework.
 
 Takes a folder; yields sentences that begin with the file. Submission asks before a job is queued, and engines and
-trainers ask before they load, because a file may have been replaced in the meantime. Invariant: what is reported here
-would fail on every machine that has these files; a file that cannot be read raises OSError, which may be the machine's.
+trainers ask before they load, because a file may have been replaced in the meantime. Invariant: a fault that is
+reported here would fail on every machine that has these files; a file that cannot be read raises OSError, which may be
+the machine's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ _NUM_NAMED = 3
 
 
 def model_folder_problems(folder: Path, *, has_weights: bool = True) -> Iterator[str]:
-    """Yield what is wrong, if anything. Without `has_weights` only the config is looked at. Raises OSError."""
+    """Yield the faults. Without `has_weights` only the config is looked at. Raises OSError."""
     config: Mapping[str, Any] = {}
     found = []
     try:
@@ -45,7 +46,7 @@ def _weights_problems(folder: Path, config: Mapping[str, Any] | None) -> Iterato
     found = found or list(_index_problems(folder, shapes))
     yield from found
     if not found and config is not None:
-        own = shapes.get(SINGLE) or {name: shape for held in shapes.values() for name, shape in held.items()}
+        own = shapes.get(SINGLE) or {name: shape for own in shapes.values() for name, shape in own.items()}
         yield from (f"{CONFIG}: {problem}" for problem in weights_problems(config, own))
 
 

@@ -3,7 +3,7 @@
 It takes the read end and a function for what arrives. Invariant: it alone owns the descriptor and closes it once, at
 the pipe's end or at `close`. The loops' own pipe transports take a file object that owns the descriptor too, and
 uvloop's transport closes the number by itself. Whichever of the two comes second may close a file or a connection of
-somebody else that has got the same number.
+another process that has got the same number.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class PipeReader:
             self.closed.set()
 
     async def wait_closed(self, *, timeout_s: float) -> None:
-        """Wait for the end of the pipe, but no longer than that: another process may hold the other end."""
+        """Wait for the end of the pipe, but no longer than that: another process may have the other end open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.closed.wait()

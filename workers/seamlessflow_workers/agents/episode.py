@@ -1,6 +1,6 @@
 """Runs one session in its environment and returns how it ended.
 
-Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (what it means is the spec's
+Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (its meaning is the spec's
 `environment.on_timeout`), or a failure with its kind. Invariant: only the agent's own time counts against the task.
 Set-up, waits for services and grading have limits of their own, whose end is a failure; while the gateway does not
 serve a turn of the session, and while this process itself is stopped, no clock goes on.
@@ -36,15 +36,15 @@ from seamlessflow_workers.agents.episode_clock import EpisodeClock
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000
-LEAST_WAIT_S = 0.5  # between two requests for the time that a session was held
+LEAST_WAIT_S = 0.5  # between two requests for the time that a session waited
 
-HeldSeconds = Callable[[UUID], Awaitable[float]]
+WaitedSeconds = Callable[[UUID], Awaitable[float]]
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRules:
-    """How long what is not the agent's own time may last, and what it means that the agent's own time is up."""
+    """How long time may last that is not the agent's own, and the meaning of the end of the agent's own time."""
 
     limits_s: Mapping[Stage, float]
     on_timeout: OnTimeout
@@ -76,18 +76,18 @@ async def run_episode(
     *,
     session_id: UUID,
     timeout_s: float,
-    held_s: HeldSeconds,
+    waited_s: WaitedSeconds,
     rules: EpisodeRules = USUAL_RULES,
     output: SessionOutput | None = None,
 ) -> SessionFinish:
     """Run a session, whose output goes to `output`.
 
-    `held_s` returns how long the gateway held its turns; it is called only when time seems up.
+    `waited_s` returns how long its turns waited at the gateway; it is called only when time seems up.
     """
     clock = EpisodeClock({**rules.limits_s, Stage.AGENT: timeout_s})
     stages_listen(clock.stages)
     work = _start(environment.run(task, policy), output)
-    finish = await _end(work, clock, session_id, rules, held_s, output)
+    finish = await _end(work, clock, session_id, rules, waited_s, output)
     if finish.failure is None:
         return finish
     failure = key_hide(finish.failure.encode("utf-8", "replace"), policy.api_key).decode()
@@ -96,7 +96,7 @@ async def run_episode(
 
 
 def _start(work: Coroutine[None, None, Outcome], output: SessionOutput | None) -> asyncio.Task[Outcome]:
-    """Start the work of an environment. What it prints is output; what this module logs is not."""
+    """Start the work of an environment. Its prints are output; the logs of this module are not."""
     context = contextvars.copy_context()
     context.run(output_listen, output)
     return asyncio.create_task(work, context=context)
@@ -107,11 +107,11 @@ async def _end(
     clock: EpisodeClock,
     session_id: UUID,
     rules: EpisodeRules,
-    held_s: HeldSeconds,
+    waited_s: WaitedSeconds,
     output: SessionOutput | None,
 ) -> SessionFinish:
     try:
-        if (late := await _late_stage(work, clock, session_id, held_s)) is not None:
+        if (late := await _late_stage(work, clock, session_id, waited_s)) is not None:
             return _late(session_id, late, rules)
         outcome = _read(work.result())
     except BrokenEpisode as error:
@@ -140,12 +140,12 @@ def _read(outcome: Outcome) -> Outcome:
 
 
 async def _late_stage(
-    work: asyncio.Task[Outcome], clock: EpisodeClock, session_id: UUID, held_s: HeldSeconds
+    work: asyncio.Task[Outcome], clock: EpisodeClock, session_id: UUID, waited_s: WaitedSeconds
 ) -> Stage | None:
-    """Return the stage whose time is up, not counting the time for which the gateway held the session's turns."""
+    """Return the stage whose time is up, not counting the time for which the session's turns waited at the gateway."""
     timeout_s = clock.limit_s(Stage.AGENT)
     while (late := await clock.late_stage(work)) is Stage.AGENT:
-        limit_s = timeout_s + await _held_so_far(session_id, held_s)
+        limit_s = timeout_s + await _waited_so_far(session_id, waited_s)
         spent_s = clock.spent_s(Stage.AGENT)
         if spent_s >= limit_s:
             return None if work.done() else late
@@ -153,12 +153,12 @@ async def _late_stage(
     return late
 
 
-async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
+async def _waited_so_far(session_id: UUID, waited_s: WaitedSeconds) -> float:
     try:
-        return await held_s(session_id)
+        return await waited_s(session_id)
     except (FencedOff, RequestRefused) as error:
         logger.warning(
-            "the clock of session %s goes on, because the gateway did not report its held time: %s",
+            "the clock of session %s goes on, because the gateway did not report its waiting time: %s",
             session_id,
             error,
         )

@@ -1,7 +1,7 @@
 """The clocks of one episode: each stage has its own time and its own limit.
 
-It is told when the stage changes and when a slice of waiting ended. Invariant: while the process stands still, at most
-LATE_S are counted, and time of one stage is never counted against another.
+Its caller reports when the stage changes and when a slice of waiting ended. Invariant: while the process stands still,
+at most LATE_S are counted, and time of one stage is never counted against another.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""The agent runner's client: leases rollout groups, reports how sessions ended, asks for held time, sends their logs.
+"""The agent runner's client: leases rollout groups, reports how sessions ended, asks for waiting time, sends their
+logs.
 
 A client lives for one phase and carries its credential. Every call to the gateway waits for one that is away. A report
 may be repeated, because the gateway counts it once. Logs go to the control plane, which nothing waits for.
@@ -37,7 +38,7 @@ class RunnerClient:
         self._logs_url = f"{control_plane_url.rstrip('/')}/api/worker/v1/sessions/logs"
         self._lease_url = f"{root}/groups/lease"
         self._ended_url = f"{root}/sessions/ended"
-        self._held_url = f"{root}/sessions/held"
+        self._waited_url = f"{root}/sessions/held"
         self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {credential}"})
 
     async def __aenter__(self) -> Self:
@@ -52,12 +53,12 @@ class RunnerClient:
         """Use this credential from the next request on."""
         self._session.headers["Authorization"] = f"Bearer {credential}"
 
-    async def session_held_s(self, session_id: UUID) -> float:
-        """Return how long the gateway has held turns of a session. Raises FencedOff, RequestRefused."""
+    async def session_waited_s(self, session_id: UUID) -> float:
+        """Return how long turns of a session have waited at the gateway. Raises FencedOff, RequestRefused."""
         request = SessionsHeldRequest(session_ids=[session_id])
-        raw = await post_until_answered(self._session, self._held_url, request, timeout_s=FINISH_TIMEOUT_S)
-        held = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
-        return held.get(session_id, 0.0)
+        raw = await post_until_answered(self._session, self._waited_url, request, timeout_s=FINISH_TIMEOUT_S)
+        waited = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
+        return waited.get(session_id, 0.0)
 
     async def groups_lease(self, request: GroupLeaseRequest, *, held: Sequence[UUID]) -> GroupLeaseReply:
         """Lease rollout groups. Raises FencedOff, RequestRefused.

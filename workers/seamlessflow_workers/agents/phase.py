@@ -1,7 +1,7 @@
 """An agent phase: keeps as many episodes running as the job allows until it is drained.
 
 States: leasing → winding up → over. Training and, if the job has held-out tasks, evaluation are leased in separate
-loops (`session_loop`), so neither waits for room that the other takes.
+loops (`session_loop`), so neither waits for slots that the other takes.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class AgentPhase:
             client.session_logs_send, limit_bytes=spec.environment.session_log_bytes
         )
 
-        def loop(*, max_sessions: int, least_room: int, is_evaluation: bool) -> SessionLoop:
+        def loop(*, max_sessions: int, min_free_slots: int, is_evaluation: bool) -> SessionLoop:
             return SessionLoop(
                 environment=environment,
                 client=client,
@@ -57,7 +57,7 @@ class AgentPhase:
                 timeout_s=spec.environment.timeout_s,
                 rules=EpisodeRules.of(spec.environment),
                 max_sessions=max_sessions,
-                least_room=least_room,
+                min_free_slots=min_free_slots,
                 is_evaluation=is_evaluation,
                 on_change=self._report_doing,
                 logs=self._logs,
@@ -67,7 +67,7 @@ class AgentPhase:
         self._loops = [
             loop(
                 max_sessions=rollout.max_concurrent_sessions,
-                least_room=rollout.group_size,
+                min_free_slots=rollout.group_size,
                 is_evaluation=False,
             )
         ]
@@ -75,7 +75,7 @@ class AgentPhase:
             self._loops.append(
                 loop(
                     max_sessions=evaluation.max_concurrent_sessions,
-                    least_room=evaluation.samples_per_task,
+                    min_free_slots=evaluation.samples_per_task,
                     is_evaluation=True,
                 )
             )

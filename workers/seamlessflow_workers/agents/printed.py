@@ -1,6 +1,6 @@
 """Hands what an environment prints in this process to the log of its session as well.
 
-It takes the place of `sys.stdout` and `sys.stderr`. Text that is written while a session runs goes to both; all other
+It replaces `sys.stdout` and `sys.stderr`. Text that is written while a session runs goes to both; all other
 text only to the stream that it replaces.
 """
 

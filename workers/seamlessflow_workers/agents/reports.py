@@ -4,7 +4,7 @@ The end that completes a group is reported within GATHER_S, since training may w
 cut short. What ends beside it goes with it, because a gateway's answers come several at a time; others wait a moment
 for it, and sessions that end during a request go with the next one. An end that the gateway refuses is reported as a
 failure, because the session would stay open, and the gateway would have it run again as often as its end is refused.
-Invariant: this runner reports each end once, in the order in which it was added, and what was refused once more.
+Invariant: this runner reports each end once, in the order in which it was added, and a refused one once more.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from seamlessflow_workers.agents.episode import MAX_FAILURE_CHARACTERS
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
-HOLD_S = 0.1
+PATIENCE_S = 0.1
 GATHER_S = 0.005
 MAX_PER_REQUEST = 256
 
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 class Reports:
-    """`on_told` is called when reports have been delivered, whatever the gateway answered."""
+    """`on_delivered` is called when reports have been delivered, whatever the gateway answered."""
 
-    def __init__(self, client: RunnerClient, *, on_told: Callable[[], None]) -> None:
+    def __init__(self, client: RunnerClient, *, on_delivered: Callable[[], None]) -> None:
         self._client = client
-        self._on_told = on_told
+        self._on_delivered = on_delivered
         self._ends: list[SessionFinish] = []
         self._is_urgent = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
@@ -64,19 +64,19 @@ class Reports:
     async def _send(self) -> None:
         try:
             while self._ends:
-                await self._hold()
+                await self._gather()
                 ends = self._ends[:MAX_PER_REQUEST]
-                refused = await self._tell(ends)
+                refused = await self._deliver(ends)
                 self._ends[: len(ends)] = [
                     _failed(end, refused[end.session_id]) for end in ends if _was_refused(end, refused)
                 ]
-                self._on_told()
+                self._on_delivered()
         finally:
             self._sender = None
 
-    async def _hold(self) -> None:
+    async def _gather(self) -> None:
         try:
-            async with asyncio.timeout(HOLD_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await self._is_urgent.wait()
         except TimeoutError:
             return
@@ -84,8 +84,8 @@ class Reports:
         if len(self._ends) <= MAX_PER_REQUEST:
             self._is_urgent.clear()
 
-    async def _tell(self, ends: list[SessionFinish]) -> Mapping[UUID, str]:
-        """Return why the gateway refused ends. Once the phase is over, none is worth telling again."""
+    async def _deliver(self, ends: list[SessionFinish]) -> Mapping[UUID, str]:
+        """Return why the gateway refused ends. Once the phase is over, none is worth sending again."""
         try:
             refused = await self._client.sessions_ended(ends)
         except (FencedOff, RequestRefused) as error:
@@ -102,7 +102,7 @@ def _warn(refused: Mapping[UUID, str]) -> None:
 
 
 def _was_refused(end: SessionFinish, refused: Mapping[UUID, str]) -> bool:
-    """Whether the end was refused for what it said. That of a failure is not told a second time."""
+    """Whether the end was refused for its content. That of a failure is not sent a second time."""
     return end.session_id in refused and end.failure is None
 
 

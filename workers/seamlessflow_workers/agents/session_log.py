@@ -1,4 +1,4 @@
-"""The log of one session: the head and the tail of what it prints, without its key.
+"""The log of one session: the head and the tail of its output, without its key.
 
 In: bytes of any number of streams, such as a program's standard output and errors. Out: a `SessionLog`, whose `end`
 counts every byte. Invariants: at most `limit_bytes` are kept; lines of different streams do not mix, unless they are
@@ -50,9 +50,9 @@ class SessionLogBuffer:
 
     def _keep(self, data: bytes) -> None:
         self.end += len(data)
-        room = self._head_limit - len(self._head)
-        self._head += data[:room]
-        if rest := data[room:]:
+        num_left = self._head_limit - len(self._head)
+        self._head += data[:num_left]
+        if rest := data[num_left:]:
             self._tail = (self._tail + rest)[-self._tail_limit :]
 
 
@@ -65,13 +65,13 @@ class _Lines:
         self._begun = b""
 
     def write(self, data: bytes) -> None:
-        held = key_hide(self._begun + data, self._key)
-        cut = held.rfind(b"\n") + 1
-        if len(held) - cut > MAX_LINE_BYTES:
-            cut = len(held) - len(self._key)
-        self._begun = held[cut:]
+        pending = key_hide(self._begun + data, self._key)
+        cut = pending.rfind(b"\n") + 1
+        if len(pending) - cut > MAX_LINE_BYTES:
+            cut = len(pending) - len(self._key)
+        self._begun = pending[cut:]
         if cut:
-            self._keep(held[:cut])
+            self._keep(pending[:cut])
 
     def flush(self) -> None:
         if self._begun:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Kept:
-    """A log, and what the control plane has of it."""
+    """A log, and how much of it the control plane has."""
 
     def __init__(self, buffer: SessionLogBuffer) -> None:
         self.buffer = buffer
@@ -55,7 +55,7 @@ class _Kept:
 
 
 class SessionLogSender:
-    """Use as `async with`: leaving it sends what is left, for at most `grace_s`."""
+    """Use as `async with`: leaving it sends the rest, for at most `grace_s`."""
 
     def __init__(self, send: Send, *, limit_bytes: int, grace_s: float = 1.0) -> None:
         self._send = send
@@ -95,13 +95,13 @@ class SessionLogSender:
         """Send the logs that are due. Raises ServerUnavailable."""
         now_s = time.monotonic()
         due = [kept for kept in self._kept.values() if kept.is_due(now_s)]
-        for part in _requests(due):
-            logs = [kept.buffer.log() for kept in part]
+        for batch in _requests(due):
+            logs = [kept.buffer.log() for kept in batch]
             try:
                 await self._send(SessionLogs(logs=logs))
             except (FencedOff, RequestRefused) as error:
                 logger.warning("the logs of %d sessions were refused: %s", len(logs), error)
-            for kept, log in zip(part, logs, strict=True):
+            for kept, log in zip(batch, logs, strict=True):
                 kept.sent(log, now_s)
         self._forget()
 
@@ -115,7 +115,7 @@ class SessionLogSender:
                 await asyncio.sleep(AWAY_PAUSE_S)
 
     def _forget(self) -> None:
-        """Drop what is sent, and the oldest of what has waited for too long."""
+        """Drop logs that were sent, and the oldest of those that have waited for too long."""
         ended = [kept for kept in self._kept.values() if kept.is_ended]
         excess = sum(kept.buffer.num_bytes for kept in ended) - MAX_WAITING_BYTES
         for kept in ended:
@@ -126,13 +126,13 @@ class SessionLogSender:
 
 def _requests(due: Iterable[_Kept]) -> Iterator[list[_Kept]]:
     """Divide logs into requests of a bounded size."""
-    part: list[_Kept] = []
+    batch: list[_Kept] = []
     size = 0
     for kept in due:
         size += kept.buffer.num_bytes
-        if part and (size > MAX_REQUEST_BYTES or len(part) == MAX_REQUEST_LOGS):
-            yield part
-            part, size = [], kept.buffer.num_bytes
-        part.append(kept)
-    if part:
-        yield part
+        if batch and (size > MAX_REQUEST_BYTES or len(batch) == MAX_REQUEST_LOGS):
+            yield batch
+            batch, size = [], kept.buffer.num_bytes
+        batch.append(kept)
+    if batch:
+        yield batch

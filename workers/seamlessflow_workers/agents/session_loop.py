@@ -1,8 +1,8 @@
 """A loop of an agent phase: leases groups of its kind, runs their sessions as episodes, reports each end.
 
-Training and evaluation each have a loop with its own room. Invariant: this runner reports every leased session once,
-and those cut short as requeued (they run again elsewhere without using up an attempt); nothing that an episode does
-ends the loop.
+Training and evaluation each have a loop with its own capacity. Invariant: this runner reports every leased session
+once, and those cut short as requeued (they run again elsewhere without using up an attempt); nothing that an episode
+does ends the loop.
 """
 
 import asyncio
@@ -22,14 +22,15 @@ from seamlessflow_workers.agents.session_logs import SessionLogSender
 
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
-HELD_EVERY_S = 10.0  # how often the gateway is told which sessions are here, so that it notices missing ones
+# How often the gateway gets the list of the sessions here, so that it notices missing ones.
+LIST_EVERY_S = 10.0
 EMPTY_PAUSE_S = 0.25  # after an empty lease, because the gateway may answer at once while admission is closed
 REPORT_GRACE_S = 3.0
 DRAINED = "the agent runner was drained before the episode ended"
 
 
 class SessionLoop:
-    """Runs `max_sessions` at once. It never asks for fewer than `least_room`, so that groups are leased whole."""
+    """Runs `max_sessions` at once. It never asks for fewer than `min_free_slots`, so that groups are leased whole."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class SessionLoop:
         policy_url: str,
         timeout_s: float,
         max_sessions: int,
-        least_room: int,
+        min_free_slots: int,
         is_evaluation: bool,
         on_change: Callable[[], None],
         logs: SessionLogSender,
@@ -48,19 +49,19 @@ class SessionLoop:
         self._logs = logs
         self._timeout_s, self._rules = timeout_s, rules
         self._slots = asyncio.Semaphore(max_sessions)
-        # There is always room for one group; the slots enforce the limit.
-        self._capacity = max(max_sessions, least_room)
-        self._least_room = least_room
+        # One group always fits; the slots enforce the limit.
+        self._capacity = max(max_sessions, min_free_slots)
+        self._min_free_slots = min_free_slots
         self._is_evaluation = is_evaluation
         self._environment = environment
         self._client = client
         self._policy_url = policy_url
         self._on_change = on_change
         self._episodes: dict[UUID, asyncio.Task[SessionFinish]] = {}
-        self._held_said_s = -HELD_EVERY_S  # monotonic
+        self._listed_s = -LIST_EVERY_S  # monotonic
         self._num_running: Counter[UUID] = Counter()  # sessions by group
-        self._has_room = asyncio.Event()
-        self._reports = Reports(client, on_told=self._has_room.set)
+        self._slots_freed = asyncio.Event()
+        self._reports = Reports(client, on_delivered=self._slots_freed.set)
 
     @property
     def is_busy(self) -> bool:
@@ -70,7 +71,7 @@ class SessionLoop:
         """Lease for ever. Raises FencedOff, RequestRefused if the gateway will not serve this phase."""
         while True:
             request = await self._next_request()
-            reply = await self._client.groups_lease(request, held=self._held())
+            reply = await self._client.groups_lease(request, held=self._session_ids())
             for group in reply.groups:
                 self._start_group(group)
             if not reply.groups:
@@ -89,34 +90,35 @@ class SessionLoop:
     async def _next_request(self) -> GroupLeaseRequest:
         try:
             async with asyncio.timeout(RENEW_EVERY_S):
-                while self._room() < self._least_room:
-                    self._has_room.clear()
-                    await self._has_room.wait()
+                while self._num_free() < self._min_free_slots:
+                    self._slots_freed.clear()
+                    await self._slots_freed.wait()
         except TimeoutError:
             # Full for long: a request for nothing renews the leases of running sessions, even of silent agents.
             return self._request(0, wait_s=0.0)
-        return self._request(self._room(), wait_s=LEASE_WAIT_S)
+        return self._request(self._num_free(), wait_s=LEASE_WAIT_S)
 
     def _request(self, max_sessions: int, *, wait_s: float) -> GroupLeaseRequest:
-        held, now_s = None, time.monotonic()
-        if now_s - self._held_said_s >= HELD_EVERY_S:
-            self._held_said_s = now_s
-            held = self._held()
+        listed, now_s = None, time.monotonic()
+        if now_s - self._listed_s >= LIST_EVERY_S:
+            self._listed_s = now_s
+            listed = self._session_ids()
         return GroupLeaseRequest(
-            max_sessions=max_sessions, is_evaluation=self._is_evaluation, held=held, wait_s=wait_s
+            max_sessions=max_sessions, is_evaluation=self._is_evaluation, held=listed, wait_s=wait_s
         )
 
-    def _held(self) -> list[UUID]:
+    def _session_ids(self) -> list[UUID]:
         return [*self._episodes, *self._reports.session_ids]
 
-    def _room(self) -> int:
-        """Return the free room. Undelivered reports take room too, which bounds them while the gateway is away."""
+    def _num_free(self) -> int:
+        """Return how many more sessions fit. Undelivered reports count too, which bounds them while the gateway is
+        away."""
         return self._capacity - len(self._episodes) - len(self._reports)
 
     def _start_group(self, group: LeasedGroup) -> None:
         for session in group.sessions:
             if session.session_id in self._episodes:
-                continue  # it was told twice
+                continue  # it was sent twice
             episode = asyncio.create_task(self._run(group.task, session))
             self._episodes[session.session_id] = episode
             self._num_running[group.group_id] += 1
@@ -139,7 +141,7 @@ class SessionLoop:
             session_id=session.session_id,
             timeout_s=self._timeout_s,
             rules=self._rules,
-            held_s=self._client.session_held_s,
+            waited_s=self._client.session_waited_s,
             output=output,
         )
 

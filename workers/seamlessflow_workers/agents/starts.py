@@ -1,7 +1,7 @@
 """Lets programs start gradually: a few for each core at a time, because starts need more processor than what follows.
 
-In: the start of a program, and a sign that it works (it said something or ended). Invariant: of one `Starts`, at most
-its number of programs are starting at once. A program counts as starting until its sign, or for START_S.
+In: the start of a program, and a sign that it works (it printed something or ended). Invariant: of one `Starts`, at
+most its number of programs are starting at once. A program counts as starting until its sign, or for START_S.
 """
 
 import asyncio

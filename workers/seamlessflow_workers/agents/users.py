@@ -21,7 +21,7 @@ LOCK_FOLDERS = (Path("/run"), Path("/tmp"))  # noqa: S108 - the folder below it 
 
 
 class UnsafeLocks(RuntimeError):
-    """The folder of the locks was made by somebody else."""
+    """The folder of the locks was made by another user."""
 
 
 @contextlib.asynccontextmanager

@@ -77,7 +77,7 @@ async def post_until_answered(
 ) -> bytes | None:
     """Repeat `post_json` while the server is unavailable and `may_retry` allows it. Cancel to give up early.
 
-    `again` is sent in place of `message` from the second time on.
+    `again` is sent instead of `message` from the second time on.
     """
     pause_s = FIRST_PAUSE_S
     while True:

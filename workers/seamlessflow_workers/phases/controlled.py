@@ -69,7 +69,7 @@ class ControlledChild(WarmChild):
             if self.key.role is Role.TRAIN
             else None,
         )
-        await self._wait_for_room()
+        await self._wait_for_memory()
         async with self._dependencies.loading:
             await self._spawn(self._process)
             await self._process.load(self._load)
@@ -128,7 +128,7 @@ class ControlledChild(WarmChild):
             continue
         self._memory.sleep(self, kept_bytes=message.kept_bytes)
         if self.phase is not None:
-            self._memory.wake(self)  # before anybody else can take the room in which it has loaded
+            self._memory.wake(self)  # before another child can take the memory in which it has loaded
 
     async def _work(self) -> None:
         assert self._link is not None
@@ -165,7 +165,7 @@ class ControlledChild(WarmChild):
         if phase.order.gang is None:
             phase.activate()
         else:
-            self._gang = tuple(phase.order.gang.machines)  # active once the child has said Begun
+            self._gang = tuple(phase.order.gang.machines)  # active once the child has sent Begun
 
     def _take(self, message: FromChild) -> None:
         phase = self.phase

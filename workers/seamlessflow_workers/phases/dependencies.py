@@ -1,6 +1,6 @@
-"""What the supervisor lends to each child.
+"""The services that the supervisor lends to each child.
 
-The supervisor's parts satisfy the protocols below; phases know nothing else of it.
+The supervisor's objects satisfy the protocols below; phases know nothing else of it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.core.types.devices import Device
-from seamlessflow_workers.phases.device_room import DeviceRoom
+from seamlessflow_workers.phases.device_budget import DeviceBudget
 from seamlessflow_workers.process.child import Spawner
 from seamlessflow_workers.process.logs import RotatedFile
 from seamlessflow_workers.process.settings import ChildSettings
@@ -49,7 +49,7 @@ class Dependencies:
     folders: ChildFolders
     shipper: PhaseLogs
     loading: asyncio.Lock
-    memory: DeviceRoom
+    memory: DeviceBudget
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # something changed that only matters to the ledger
     on_counted: Callable[[], None]  # the number of requests in flight changed, and nothing else

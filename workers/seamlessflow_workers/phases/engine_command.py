@@ -21,10 +21,10 @@ def engine_command(
     socket: Path,
     version: int,
     weights: Path | None,
-    memory_share: float | None = None,
+    memory_fraction: float | None = None,
 ) -> ChildCommand:
-    """`version`: of the weights in the folder `weights`, or 0 for the model's own. `memory_share`: of each device, for
-    an engine that takes what it is given."""
+    """`version`: of the weights in the folder `weights`, or 0 for the model's own. `memory_fraction`: of each device,
+    for an engine that takes all it is given."""
     kind = spec.rollout.engine
     return ChildCommand(
         (
@@ -35,19 +35,19 @@ def engine_command(
             *("--weight-version", str(version)),
             *("--dtype", str(spec.model.dtype), "--device", settings.device),
             *(("--weights", str(weights)) if weights is not None else ()),
-            *(_vllm_flags(spec, devices, memory_share) if kind is EngineKind.VLLM else ()),
+            *(_vllm_flags(spec, devices, memory_fraction) if kind is EngineKind.VLLM else ()),
         ),
         devices_environment(devices),
     )
 
 
-def _vllm_flags(spec: JobSpec, devices: Sequence[Device], memory_share: float | None) -> Iterator[str]:
+def _vllm_flags(spec: JobSpec, devices: Sequence[Device], memory_fraction: float | None) -> Iterator[str]:
     parallel = spec.rollout.parallel
     yield from ("--tensor-parallel", str(parallel.tensor), "--pipeline-parallel", str(parallel.pipeline))
     if parallel.expert:
         yield "--expert-parallel"
-    if memory_share is not None:
-        yield from ("--gpu-memory-utilization", f"{memory_share:.4f}")
+    if memory_fraction is not None:
+        yield from ("--gpu-memory-utilization", f"{memory_fraction:.4f}")
     if len(devices) > 1 and all(device.kind == "cpu" for device in devices):
         yield from ("--device-cores", "|".join(_shown_cores(device) for device in devices))
     if spec.rollout.engine_args:

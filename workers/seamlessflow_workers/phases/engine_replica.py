@@ -2,7 +2,7 @@
 
 It takes a command, weights and what a phase wants of it; it offers an endpoint that serves exactly one version. All
 failures of its verbs are EngineError or ChildFailure, after which it is `lost` for good: the replica set starts
-another one in its place. Invariants: gateways see an engine only while its door is open; one that failed an update
+another one instead. Invariants: gateways see an engine only while its door is open; one that failed an update
 never serves again; nothing of the process is left after `close`.
 """
 

@@ -54,7 +54,7 @@ class MachineFiles:
         fetching = asyncio.get_running_loop().run_in_executor(None, _fetch, self._root, url)
         try:
             return await asyncio.shield(fetching)
-        except asyncio.CancelledError:  # the thread goes on, and what it brings is of use to the next one
+        except asyncio.CancelledError:  # the thread goes on, and its files are of use to the next one
             fetching.add_done_callback(_release_unwanted)
             raise
 
@@ -70,10 +70,10 @@ def is_remote(url: str) -> bool:
 
 def local_path(url: str) -> Path:
     """Return the path of a `file://` URL or a plain path. Raises FilesMissing for any other scheme."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+    split = urlsplit(url)
+    if split.scheme not in ("", "file") or split.netloc not in ("", "localhost"):
         raise FilesMissing(f"files at {url!r} cannot be read here; file:// URLs and paths are accepted")
-    return Path(unquote(parts.path) if parts.scheme else url)
+    return Path(unquote(split.path) if split.scheme else url)
 
 
 def _local(url: str) -> PinnedFiles:

@@ -1,9 +1,9 @@
 """The engines of one rollout child: all are started together, and one that is lost is started again alone.
 
-It takes a way to start an engine, and tells when one is ready or lost. It returns the engines that are ready. An engine
-whose device was cordoned stays lost. Invariants: an engine that was lost is gone before the next one takes its number;
-the set fails with the reason of its last engine, once no other engine works or is being started for the first time, or
-at once if an engine cannot use what the job names.
+It takes a way to start an engine, and reports when one is ready or lost. It returns the engines that are ready. An
+engine whose device was cordoned stays lost. Invariants: an engine that was lost is gone before the next one takes its
+number; the set fails with the reason of its last engine, once no other engine works or is being started for the first
+time, or at once if an engine cannot use a file or value of the job.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ class ReplicaSet:
         *,
         make: Callable[[int], EngineReplica],
         start: Callable[[EngineReplica], Awaitable[None]],
-        wait_for_room: Callable[[], Awaitable[None]],
+        wait_for_memory: Callable[[], Awaitable[None]],
         loading: asyncio.Lock,
         on_change: Callable[[], None],
         on_lost: Callable[[EngineReplica], None],
         may_start_again: Callable[[EngineReplica], bool],
     ) -> None:
-        """`start` returns when the engine is ready, or raises ChildFailure. `loading` is held while engines start.
-        `wait_for_room` returns when the devices have room for one that starts again."""
+        """`start` returns when the engine is ready, or raises ChildFailure. `loading` is locked while engines start.
+        `wait_for_memory` returns when the devices have memory for one that starts again."""
         self._make = make
         self._start = start
-        self._wait_for_room = wait_for_room
+        self._wait_for_memory = wait_for_memory
         self._loading = loading
         self._on_change = on_change
         self._on_lost = on_lost
@@ -128,11 +128,11 @@ class ReplicaSet:
                 return
 
     async def _bring_up(self, replica: EngineReplica, failures: FailureCount) -> None:
-        if replica.number in self._first_tries:  # `run` holds the lock for all of them
+        if replica.number in self._first_tries:  # `run` has the lock for all of them
             await self._start(replica)
         else:
             await asyncio.sleep(failures.delay_s)
-            await self._wait_for_room()
+            await self._wait_for_memory()
             async with self._loading:
                 await self._start(replica)
         failures.loaded()

@@ -4,7 +4,7 @@ It takes phases with the weights that they should serve, offers endpoints that s
 place: all engines stage a version, then each updates. A drain hands over: new requests are refused, running ones end
 with the tokens so far, and the engines sleep. A lost engine leaves the phase and is started again alone, unless its
 device is cordoned; the phase fails with the last one. Invariants: a version is served only if its files are complete
-(they are renamed into place); a phase whose engines are all lost does not end as if it had been handed over.
+(they are renamed when whole); a phase whose engines are all lost does not end as if it had been handed over.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ class RolloutChild(WarmChild):
 
     async def _live(self) -> None:
         self._spec = self._read_spec()
-        self._device_sets = self._share_out(self._spec.rollout.parallel.num_devices)
-        await self._wait_for_room()
+        self._device_sets = self._device_sets_of(self._spec.rollout.parallel.num_devices)
+        await self._wait_for_memory()
         self._set = ReplicaSet(
             len(self._device_sets),
             make=self._make,
             start=self._start,
-            wait_for_room=self._wait_to_restart,
+            wait_for_memory=self._wait_to_restart,
             loading=self._dependencies.loading,
             on_change=self._on_replicas_changed,
             on_lost=lambda replica: self._dependencies.on_failed(replica.problem, replica.devices),
@@ -89,7 +89,7 @@ class RolloutChild(WarmChild):
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
         return spec
 
-    def _share_out(self, num_each: int) -> list[tuple[Device, ...]]:
+    def _device_sets_of(self, num_each: int) -> list[tuple[Device, ...]]:
         if not self.devices:
             raise ChildFailure("every device of this machine is cordoned")
         if not (sets := device_sets(self.devices, num_each)):
@@ -121,7 +121,7 @@ class RolloutChild(WarmChild):
             socket=replica.socket,
             version=version,
             weights=folder,
-            memory_share=self._memory.share(self),
+            memory_fraction=self._memory.share(self),
         )
         await replica.start(command, version=version, log=self._output(replica))
 
@@ -133,8 +133,8 @@ class RolloutChild(WarmChild):
     async def _wait_to_restart(self) -> None:
         """Wait until one of the engines can load again, which may have been lost while all of them slept."""
         while not self._memory.wake(self):
-            self._room.clear()
-            await self._room.wait()
+            self._memory_freed.clear()
+            await self._memory_freed.wait()
 
     def _blame(self, reason: str) -> None:
         """Do nothing: each engine that was lost was blamed on its own devices."""
@@ -149,7 +149,7 @@ class RolloutChild(WarmChild):
     # Phases.
 
     def _on_phase_changed(self) -> None:
-        self._room.set()
+        self._memory_freed.set()
         if not self.is_loading:
             self._changed.set()
 
@@ -258,5 +258,5 @@ class RolloutChild(WarmChild):
 
 
 def slowest(arrivals: Iterable[WeightsArrival]) -> WeightsArrival:
-    """Return what is reported of all engines: the one that fell back to files, else the slowest."""
+    """Return the arrival that is reported for all engines: the one that fell back to files, else the slowest."""
     return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))

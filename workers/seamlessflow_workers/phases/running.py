@@ -1,7 +1,7 @@
-"""What a supervisor knows of one phase, and the values that it takes of phases and children at one moment.
+"""The supervisor's knowledge of one phase, and the values that it takes of phases and children at one moment.
 
 `RunningPhase` is moved by the child that carries it out; each move follows the transition table of core. Two callbacks
-tell the supervisor of moves (worth a heartbeat) and of progress between them (worth a look at the ledger). The values
+inform the supervisor of moves (worth a heartbeat) and of progress between them (worth a look at the ledger). The values
 have no behaviour: `reconcile` decides by the known phases and children what to do, and `reading` by a view what the
 machine is recorded as doing.
 """

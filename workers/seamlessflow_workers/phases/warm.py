@@ -15,7 +15,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.dependencies import Dependencies
-from seamlessflow_workers.phases.device_room import NOUNS, wanted_of
+from seamlessflow_workers.phases.device_budget import NOUNS, wanted_of
 from seamlessflow_workers.phases.files import FilesMissing, MachineFiles, is_remote
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, RunningPhase
 from seamlessflow_workers.phases.watched import ChildFailure
@@ -49,7 +49,7 @@ class WarmChild(ABC):
         )
         self._memory = dependencies.memory
         self._memory.enter(self, wanted_of(warm_process, dependencies.settings))
-        self._room = asyncio.Event()  # others have left some
+        self._memory_freed = asyncio.Event()  # set once others have freed some
         self.task = asyncio.create_task(self._run(), name=f"{warm_process.role}-{warm_process.job_id}")
         self.task.add_done_callback(self._on_gone)
 
@@ -85,16 +85,16 @@ class WarmChild(ABC):
         return True
 
     async def leave(self) -> None:  # noqa: B027 - an optional step
-        """Hand over what is possible within seconds before the machine stops; nothing by default."""
+        """Hand over as much as possible within seconds before the machine stops; nothing by default."""
 
     def stop(self) -> None:
         """End the child; `task` is done when nothing of it is left."""
         self.is_leaving = True
         self.task.cancel()
 
-    def look_for_room(self) -> None:
-        """Ask again for memory of the devices: others have left some."""
-        self._room.set()
+    def on_memory_freed(self) -> None:
+        """Ask again for memory of the devices: others have freed some."""
+        self._memory_freed.set()
         if not self.is_leaving:
             self._on_phase_changed()
 
@@ -127,19 +127,19 @@ class WarmChild(ABC):
     async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_live` took; nothing of the child's processes is left afterwards."""
 
-    async def _wait_for_room(self) -> None:
-        """Wait until the devices have room for it to load. It leaves if no phase needs it before."""
+    async def _wait_for_memory(self) -> None:
+        """Wait until the devices have memory for it to load. It leaves if no phase needs it before."""
         while not self._memory.wake(self):
             if self.phase is None:
                 self.stop()
-            self._room.clear()
-            await self._room.wait()
+            self._memory_freed.clear()
+            await self._memory_freed.wait()
 
     async def _model_folder(self) -> Path:
         """Return the initial model's folder on this machine, which stays while the child lives. Raises ChildFailure."""
         recorded = self.warm_process.model_path
         if not is_remote(recorded):
-            return Path(recorded)  # the child says what is wrong with it
+            return Path(recorded)  # the child reports its fault
         try:
             return await self._files.pin("model", recorded)
         except FilesMissing as error:
@@ -184,7 +184,7 @@ class WarmChild(ABC):
             self._release(self.phase)
 
     def _blame(self, reason: str) -> None:
-        """Tell on which devices the child failed, in case it was their fault."""
+        """Report on which devices the child failed, in case it was their fault."""
         if self.key.role is not Role.AGENT:
             self._dependencies.on_failed(reason, self.devices)
 
@@ -201,7 +201,7 @@ class WarmChild(ABC):
         phase, self.phase = self.phase, None
         phase.end("drained before it was loaded")
         self._release(phase)
-        self._room.set()
+        self._memory_freed.set()
 
     def _release(self, phase: RunningPhase) -> None:
         self._log.unbind()

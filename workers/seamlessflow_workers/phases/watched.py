@@ -106,8 +106,8 @@ class WatchedProcess:
         assert self._process is not None
         if self._process.exit_code != EXIT_INPUT_FAULT:
             return ChildFailure(f"{self._noun} {ending}")
-        said = self._process.last_line.removeprefix(INPUT_FAULT_MARK)
-        return ChildFailure(f"{self._noun} cannot use what the job names: {said}", FailureCause.INPUT)
+        last_words = self._process.last_line.removeprefix(INPUT_FAULT_MARK)
+        return ChildFailure(f"{self._noun} cannot use what the job names: {last_words}", FailureCause.INPUT)
 
     async def _in_time(self, load: Work) -> None:
         loading, pulse = asyncio.create_task(load()), Pulse(LOADING_LIMIT_S)

@@ -1,6 +1,6 @@
 """Waits for the folder of a published version, and proves it once for all engines of the machine's phase.
 
-It takes a reference and returns the folder once its files are complete (they are renamed into place). Invariant: a
+It takes a reference and returns the folder once its files are complete (they are renamed when whole). Invariant: a
 folder is returned only after its manifest was checked.
 """
 
@@ -18,7 +18,7 @@ WEIGHTS_POLL_S = 0.01
 
 
 class WeightsFolder:
-    """One per child. `is_over` says that nobody waits any more; `on_awaiting` hears when a wait begins and ends."""
+    """One per child. `is_over`: no task waits any more; `on_awaiting` is called when a wait begins and ends."""
 
     def __init__(
         self, files: MachineFiles, *, is_over: Callable[[], bool], on_awaiting: Callable[[bool], None]
@@ -30,7 +30,7 @@ class WeightsFolder:
         self._lock = asyncio.Lock()
 
     async def find(self, weights: WeightsReference) -> Path | None:
-        """Return the weights' folder once it exists; None if nobody waits any more. Raises ChildFailure."""
+        """Return the weights' folder once it exists; None if no task waits any more. Raises ChildFailure."""
         async with self._lock:
             if self._proven is not None and self._proven[0] == weights and self._proven[1].is_dir():
                 return self._proven[1]

@@ -50,7 +50,7 @@ class Spawner(Protocol):
 
 
 class Output(Protocol):
-    """Where a child's output goes: `logs.OutputLog`, or one of several that share it."""
+    """Where a child's output goes: `logs.OutputLog`, or one of several that write to it."""
 
     @property
     def last_line(self) -> str: ...

@@ -20,7 +20,7 @@ def devices_environment(devices: Sequence[Device]) -> dict[str, str]:
     environment = dict(DEVICE_ENVIRONMENT[kind])
     if kind == "cuda":
         # By UUID, so that neither an order of devices nor a variable of ours changes which ones they are. The order is
-        # only needed where the driver tells no UUIDs.
+        # only needed where the driver reports no UUIDs.
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(device.id for device in devices)
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if num_cores := sum(len(device.cores) for device in devices):
@@ -34,9 +34,9 @@ def devices_cores(devices: Sequence[Device], *, otherwise: Collection[int]) -> f
 
 
 def trainer_environment(devices: Sequence[Device]) -> dict[str, str]:
-    """Return the variables of a trainer, which shares these devices out to its ranks."""
-    told = msgspec.json.encode(list(devices)).decode()
-    return {**devices_environment(devices), TRAINER_DEVICES_VARIABLE: told}
+    """Return the variables of a trainer, which divides these devices among its ranks."""
+    encoded = msgspec.json.encode(list(devices)).decode()
+    return {**devices_environment(devices), TRAINER_DEVICES_VARIABLE: encoded}
 
 
 def trainer_devices(environment: Mapping[str, str]) -> list[Device]:

@@ -1,4 +1,4 @@
-"""The environment of child processes: what they are told, and what is kept from them.
+"""The environment of child processes: variables that they get, and those that are kept from them.
 
 It takes the variables that a child's command adds and the number of its cores, and returns all its variables.
 Invariants: no child gets a secret of the supervisor; only a trainer gets what opens the artifact store; a program that
@@ -18,8 +18,8 @@ SECRET_VARIABLES = (
     "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_TOKEN",
     *CREDENTIAL_VARIABLES,
 )  # fmt: skip
-# A trainer takes the GPU that it sees, so on a machine that computes on its CPU it must see none. DeepSpeed is told in
-# both cases: what it would find by itself, or in our own environment, may not be the machine's device.
+# A trainer takes the GPU that it sees, so on a machine that computes on its CPU it must see none. DeepSpeed gets it in
+# both cases: a device that it would find by itself, or in our own environment, may not be the machine's device.
 DEVICE_ENVIRONMENT = {
     "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
     "cuda": {"DS_ACCELERATOR": "cuda"},

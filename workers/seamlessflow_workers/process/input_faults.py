@@ -1,7 +1,7 @@
-"""Faults of what a job names, told apart from faults of the machine on which a child runs.
+"""Faults of the files and values that a job names, kept apart from faults of the machine on which a child runs.
 
 Takes a model folder, or an exception of a library that loads one. An `InputFault` would come on every machine, so the
-job has to change; whoever meets one before it serves leaves with `leave_for_input`. Invariant: what may be the
+job has to change; a child that meets one before it serves leaves with `leave_for_input`. Invariant: what may be the
 machine's (a file that cannot be read, memory, a device, a missing package) is never taken for the input's.
 """
 
@@ -38,13 +38,13 @@ def model_check(folder: Path, *, has_weights: bool = True) -> None:
 
 @contextmanager
 def input_faults(folder: Path) -> Iterator[None]:
-    """A context in which a library loads a model: what it says of the model becomes an InputFault."""
+    """A context in which a library loads a model: a complaint about the model becomes an InputFault."""
     try:
         yield
     except Exception as error:
         if isinstance(error, InputFault) or not is_of_input(error):
             raise
-        raise InputFault(f"{folder}: {_told(error)}") from error
+        raise InputFault(f"{folder}: {_described(error)}") from error
 
 
 def is_of_input(error: BaseException) -> bool:
@@ -66,7 +66,7 @@ def leave_for_input(reason: str) -> NoReturn:
     os._exit(EXIT_INPUT_FAULT)
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     """Return what an exception says in one line, with its kind if the words alone would not explain it."""
     text = _line(str(error))
     return (

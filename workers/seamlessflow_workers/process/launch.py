@@ -18,7 +18,7 @@ EXIT_PARENT_GONE = 111
 def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
     """Have the kernel signal this process when its parent, or the thread that spawned it, ends."""
     _prctl(PR_SET_PDEATHSIG, int(death_signal))
-    if os.getppid() != parent_pid:  # it ended before the kernel was told
+    if os.getppid() != parent_pid:  # it ended before the kernel knew
         sys.exit(EXIT_PARENT_GONE)
 
 

@@ -153,16 +153,16 @@ class SharedLog:
 
 
 class LastLine:
-    """The last line of some output, which may come in pieces, as the last line of a traceback does."""
+    """The last line of some output, which may come in chunks, as the last line of a traceback does."""
 
     def __init__(self) -> None:
         self.text = ""
         self._unended = b""
 
     def note(self, chunk: bytes) -> None:
-        said = (self._unended + chunk)[-4096:]
-        self._unended = said[said.rfind(b"\n") + 1 :]
-        lines = [line for line in said.splitlines() if line.strip()]
+        recent = (self._unended + chunk)[-4096:]
+        self._unended = recent[recent.rfind(b"\n") + 1 :]
+        lines = [line for line in recent.splitlines() if line.strip()]
         if lines:
             self.text = lines[-1].decode(errors="replace").strip()[:LAST_LINE_CHARACTERS]
 

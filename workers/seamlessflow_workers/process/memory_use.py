@@ -1,8 +1,8 @@
 """How much of the host's memory a process and all that it has started use, and how much they may.
 
-Takes a process id, and the share that an operator allows; returns bytes. Counted is what nothing but these processes
-needs: anonymous memory, in RAM or swapped out. Mapped files and shared memory are not counted, and neither is address
-space, of which CUDA reserves far more than it uses. Invariant: a process that ends meanwhile counts as nothing.
+Takes a process id, and the fraction that an operator allows; returns bytes. Counted is memory that nothing but these
+processes needs: anonymous memory, in RAM or swapped out. Mapped files and shared memory are not counted, and neither is
+address space, of which CUDA reserves far more than it uses. Invariant: a process that ends meanwhile counts as nothing.
 """
 
 import os
@@ -14,10 +14,10 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 _COUNTED = ("RssAnon:", "VmSwap:")
 
 
-def memory_limit_bytes(share: float) -> int:
-    """Return the share of the memory that this host, or this container, has."""
+def memory_limit_bytes(fraction: float) -> int:
+    """Return this fraction of the memory that this host, or this container, has."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(share * min([total, *filter(None, map(_number, _CGROUP_LIMITS))]))
+    return int(fraction * min([total, *filter(None, map(_number, _CGROUP_LIMITS))]))
 
 
 def tree_memory_bytes(pid: int) -> int:

@@ -38,8 +38,8 @@ class ChildSettings:
     # Where engines and trainers listen, and the name by which gateways and other machines reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
-    # The share of a GPU's memory that a vLLM engine is given, of what others leave.
-    gpu_memory_share: float = USUAL_SHARE
+    # The fraction of a GPU's memory that a vLLM engine is given, of what others leave.
+    gpu_memory_fraction: float = USUAL_SHARE
     # The most of the host's memory that an engine or a trainer may use, with the processes that it starts.
     memory_limit_bytes: int | None = None
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")

@@ -22,7 +22,7 @@ from seamlessflow_workers.supervisor.machine import Machine
 
 
 def main(**replaced: Any) -> int:
-    """Run the supervisor. `replaced` holds configuration fields without a flag, such as the programs of children."""
+    """Run the supervisor. `replaced` has configuration fields without a flag, such as the programs of children."""
     # SIGTERM, not SIGKILL: when the launcher goes, gateways still get their partial tokens.
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGTERM)
     log_to_stderr()

@@ -106,7 +106,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         has_fork_server=options.fork_server,
         agent_slots=options.agent_slots,
-        gpu_memory_share=reader.read(variables.GPU_MEMORY_SHARE),
+        gpu_memory_fraction=reader.read(variables.GPU_MEMORY_SHARE),
         memory_limit_bytes=memory_limit_bytes(reader.read(variables.MEMORY_SHARE)),
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
@@ -174,7 +174,7 @@ def _parser(reader: Reader) -> argparse.ArgumentParser:
     parser.add_argument(
         "--host-name",
         default=reader.read(variables.HOST_NAME) or socket.gethostname(),
-        help="name of the host that this machine is on or a part of; default: %(default)s",
+        help="name of the host that this machine is on or a slice of; default: %(default)s",
     )
     return parser
 
@@ -210,7 +210,7 @@ def _read_token(path: Path) -> str:
     except OSError as error:
         raise InvalidFlag(f"--token-file {path}: {error.strerror}") from error
     if not token:
-        raise InvalidFlag(f"--token-file {path} is empty; it must hold the machine's token")
+        raise InvalidFlag(f"--token-file {path} is empty; it must contain the machine's token")
     return token
 
 
@@ -229,8 +229,8 @@ def _usable_cores(text: str | None) -> frozenset[int]:
 
 def _parse_cores(text: str) -> frozenset[int]:
     cores: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
+    for span in text.split(","):
+        first, _, last = span.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
             raise InvalidFlag(f"--cores {text!r} must be numbers and ranges, such as 0 or 0,2 or 0-3")
         cores.update(range(int(first), int(last or first) + 1))

@@ -1,8 +1,9 @@
 """Watches the machine's devices and cordons those that fail, so that one dead GPU does not take its machine along.
 
-It takes what the host tells of its devices, how children ended, and releases by people. It tells which devices may be
-used and why the others may not. States of a device: usable ⇄ cordoned. A person's release, or the next boot, makes it
-usable again if the host finds it well. Invariant: a cordoned device is given to no child that is started later.
+It takes the reports of the host about its devices, the ends of children, and releases by people. It returns which
+devices may be used and why the others may not. States of a device: usable ⇄ cordoned. A person's release, or the next
+boot, makes it usable again if the host finds it well. Invariant: a cordoned device is given to no child that is started
+later.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ class DeviceWatch:
         self._probe = probe
         self._on_changed = on_changed
         self.problems: dict[str, str] = {}  # why a device is cordoned, by its id
-        self._suspected: dict[str, str] = {}  # what the last probe said of devices that are still usable
+        # Problems that the last probe found on devices which are still usable.
+        self._suspected: dict[str, str] = {}
         self._num_uncorrected: dict[str, int] = {}  # errors that are known already
         self._released: dict[str, str] = {}
         first = probe(self._devices)
@@ -62,16 +64,17 @@ class DeviceWatch:
                 self.problems[id] = health.problem
         self._suspected = {id: health.problem for id, health in found.items() if health.problem}
         self._release(found)
-        self._tell(before)
+        self._report(before)
 
     def blame(self, reason: str, devices: Sequence[Device]) -> None:
         """Take how a child ended that computed on these devices, and cordon one if it was the device's own error."""
         device = failed_device(reason, devices)
         if device is not None and device.id not in self.problems:
             before = dict(self.problems)
-            said = reason[-CHILD_REASON_CHARACTERS:].replace("\0", "\ufffd")  # no column could hold a NUL
-            self.problems[device.id] = f"a process failed on it: {said}"
-            self._tell(before)
+            # No column can store a NUL.
+            last_words = reason[-CHILD_REASON_CHARACTERS:].replace("\0", "\ufffd")
+            self.problems[device.id] = f"a process failed on it: {last_words}"
+            self._report(before)
 
     def release(self, released: Mapping[str, str]) -> None:
         """Take which problems of which devices a person forgave. The next probe decides whether the device is well."""
@@ -87,7 +90,7 @@ class DeviceWatch:
     def _accept_errors(self, found: Mapping[str, DeviceHealth]) -> None:
         self._num_uncorrected.update({id: health.num_uncorrected for id, health in found.items()})
 
-    def _tell(self, before: Mapping[str, str]) -> None:
+    def _report(self, before: Mapping[str, str]) -> None:
         for id, problem in self.problems.items():
             if id not in before:
                 log.error("device %s is cordoned: %s", id, problem)

@@ -51,7 +51,7 @@ class Doorbell:
 
     async def stop(self) -> None:
         if self._child is not None:
-            await self._child.stop(grace_s=0.0)  # it holds nothing
+            await self._child.stop(grace_s=0.0)  # it owns nothing
 
     async def _run_child(self) -> str:
         ours, theirs = socket.socketpair()

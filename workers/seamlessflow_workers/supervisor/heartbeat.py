@@ -17,7 +17,7 @@ from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply
 from seamlessflow_workers.process.backoff import Backoff
 
 FIRST_INTERVAL_S = 1.0
-SPACING_S = 0.005  # wake-ups within it share a heartbeat
+SPACING_S = 0.005  # wake-ups within it cause one heartbeat
 TIMEOUT_S = 10.0
 LONGEST_BACKOFF_S = 5.0
 SHOWN_CHARACTERS = 200

@@ -3,7 +3,7 @@
 There is also a short private folder for the children's temporary files (sockets, rendezvous files, unpacked weights),
 and one beside it for the episodes of agents, which other users may pass through but not list. Both are emptied when a
 supervisor starts, because a killed one leaves them behind, and removed when it ends.
-Invariant: two supervisors of one name never share a home; the kernel releases the lock when its holder dies.
+Invariant: two supervisors of one name never use one home; the kernel releases the lock when its holder dies.
 """
 
 import fcntl
@@ -19,15 +19,15 @@ from typing import Self
 from seamlessflow.runtime.artifacts.opening import CACHE_DIR_VARIABLE
 from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
-SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes including the terminator
+SOCKET_PATH_MAX = 100  # sun_path has 108 bytes including the terminator
 
 
 class AlreadyRunning(RuntimeError):
-    """Another supervisor with this name holds this home."""
+    """Another supervisor with this name has locked this home."""
 
 
 class UnsafeFolder(RuntimeError):
-    """A folder that must be ours alone was made by somebody else."""
+    """A folder that must be ours alone was made by another user."""
 
 
 class MachineHome:
@@ -61,7 +61,7 @@ class MachineHome:
         self._lock.close()
 
     def child_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables for temporary files, and for what is worth keeping: kernels, and files of the store."""
+        """Return the variables for temporary files, and for files worth keeping: kernels, and files of the store."""
         kept = {
             "TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor"),
             CACHE_DIR_VARIABLE: str(self._cache / "artifacts"),

@@ -1,7 +1,7 @@
 """Finds what this host computes with: its GPUs with their cores, its processor, its memory. It changes nothing.
 
-GPUs are asked of NVML; where it is missing, the driver's files in /proc and /dev tell less. The kernel's files tell
-what is near a GPU. Invariant: no call here initialises CUDA, because children are forked later, and a driver's context
+GPUs are asked of NVML; where it is missing, the driver's files in /proc and /dev have less. The kernel's files name the
+cores near a GPU. Invariant: no call here initialises CUDA, because children are forked later, and a driver's context
 cannot be forked.
 """
 
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 def find_gpus() -> tuple[Device, ...]:
-    """Return all GPUs of the host in the order of the driver, each with its part of the cores that we may use."""
+    """Return all GPUs of the host in the order of the driver, each with its slice of the cores that we may use."""
     found = _found_gpus()
     usable = frozenset(os.sched_getaffinity(0))
     near = [_cores_near(gpu.pci) & usable or usable for gpu in found]
-    shares = assign_cores(near, _siblings(usable))
+    core_sets = assign_cores(near, _siblings(usable))
     return tuple(
         Device(
             id=gpu.uuid,
@@ -50,7 +50,7 @@ def find_gpus() -> tuple[Device, ...]:
             numa=_numa_node(gpu.pci),
             cores=cores,
         )
-        for gpu, cores in zip(found, shares, strict=True)
+        for gpu, cores in zip(found, core_sets, strict=True)
     )
 
 
@@ -67,13 +67,13 @@ def default_device() -> DeviceKind:
 
 
 def probe_devices(devices: Sequence[Device]) -> dict[str, DeviceHealth]:
-    """Return how the devices are, by id: those of which the host tells it. It may take a while."""
+    """Return the health of each device, by id, if the host reports it. It may take a while."""
     gpus = [device.id for device in devices if device.kind == "cuda"]
     if not gpus or not _has_driver():
         return {}
     try:
         return nvml_health(gpus)
-    except NvmlUnavailable:  # `find_gpus` has said so
+    except NvmlUnavailable:  # `find_gpus` has reported it
         return {}
 
 
@@ -95,10 +95,12 @@ def _found_gpus() -> list[FoundGpu]:
         log.warning("%s; the memory of GPUs and their health are not known", error)
     if not NVIDIA_DEVICES.is_dir():
         return [FoundGpu(str(number), UNNAMED_GPU, 0, "") for number in range(len(_nodes()))]
-    told = [(folder.name, _fields(folder / "information")) for folder in sorted(NVIDIA_DEVICES.iterdir())]
+    described = [
+        (folder.name, _fields(folder / "information")) for folder in sorted(NVIDIA_DEVICES.iterdir())
+    ]
     return [
         FoundGpu(fields.get("GPU UUID", str(number)), fields.get("Model", UNNAMED_GPU), 0, pci)
-        for number, (pci, fields) in enumerate(told)
+        for number, (pci, fields) in enumerate(described)
     ]
 
 
@@ -127,8 +129,8 @@ def _siblings(cores: frozenset[int]) -> set[frozenset[int]]:
 def _core_list(path: Path) -> frozenset[int]:
     """Read the kernel's lists, such as `0-3,8`; nothing if there is none."""
     cores: set[int] = set()
-    for part in filter(None, _text(path).split(",")):
-        first, _, last = part.partition("-")
+    for span in filter(None, _text(path).split(",")):
+        first, _, last = span.partition("-")
         cores.update(range(int(first), int(last or first) + 1))
     return frozenset(cores)
 

@@ -1,11 +1,12 @@
-"""Records the machine's ledger: what the machine did, second by second.
+"""Records the machine's ledger: its activity, second by second.
 
 The recorder takes readings (state, cause, job) with the number of requests in flight, on a monotonic clock that the
 caller reads. It keeps closed intervals with consecutive numbers until the control plane acknowledges them.
 Invariant: intervals are adjacent, and together with the open one they cover the time since the recorder was made.
 
-Changes closer together than `shortest_s` share one interval. Its label is the reading that held longest, corrected by
-the time that earlier such intervals credited to or withheld from each reading, so fast flapping keeps its proportions.
+Changes closer together than `shortest_s` become one interval. Its label is the reading that lasted longest, corrected
+by the time that earlier such intervals credited to or withheld from each reading, so fast flapping keeps its
+proportions.
 """
 
 from collections import deque
@@ -22,7 +23,8 @@ NUM_BUFFERED_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A state of the ledger; only idle has a cause. `num_engines`: serving, how many engines the requests share."""
+    """A state of the ledger; only idle has a cause. `num_engines`: serving, the number of engines with these
+    requests."""
 
     state: LedgerState
     cause: IdleCause | None = None
@@ -69,8 +71,8 @@ class LedgerRecorder:
         self._last_s = now_s
         self._window_start_s = now_s
         self._window: dict[Reading, float] = {}
-        self._held_s = (
-            0.0  # how long the present reading held in this window, since it became the present one
+        self._lasted_s = (
+            0.0  # how long the present reading has lasted in this window, since it became the present one
         )
         self._owed: dict[Reading, float] = {}
         self._request_seconds = 0.0
@@ -84,7 +86,7 @@ class LedgerRecorder:
         return self._window_start_s
 
     def observe(self, *, now_s: float, reading: Reading, num_in_flight: int = 0) -> None:
-        """Note the reading that holds from `now_s` on."""
+        """Note the reading that begins at `now_s`."""
         self._account(now_s)
         window_s = self._last_s - self._window_start_s
         is_change = reading is not self._reading and reading != self._reading
@@ -114,18 +116,20 @@ class LedgerRecorder:
     def _account(self, now_s: float) -> None:
         elapsed_s = max(now_s - self._last_s, 0.0)
         self._last_s = max(now_s, self._last_s)
-        self._held_s += elapsed_s
+        self._lasted_s += elapsed_s
         self._request_seconds += elapsed_s * self._num_in_flight
 
     def _credit_reading(self) -> None:
-        if self._held_s > 0:
-            self._window[self._reading] = self._window.get(self._reading, 0.0) + self._held_s
-        self._held_s = 0.0
+        if self._lasted_s > 0:
+            self._window[self._reading] = self._window.get(self._reading, 0.0) + self._lasted_s
+        self._lasted_s = 0.0
 
     def _close_window(self) -> None:
         self._credit_reading()
         window_s = self._last_s - self._window_start_s
-        balance = {reading: held_s + self._owed.get(reading, 0.0) for reading, held_s in self._window.items()}
+        balance = {
+            reading: lasted_s + self._owed.get(reading, 0.0) for reading, lasted_s in self._window.items()
+        }
         label = max(balance, key=lambda reading: balance[reading])
         balance[label] -= window_s
         self._owed = balance

@@ -2,7 +2,7 @@
 
 It takes open log files, one per phase, and sends `POST /api/worker/v1/phases/<uuid>/logs?stream=&offset=` with at most
 64 KiB, repeatedly until acknowledged. Invariants: it never blocks a child or a phase; if the control plane is away,
-logs are only delayed, until rotation drops bytes between a log's head and its newest part, which it reports as `lost`;
+logs are only delayed, until rotation drops bytes between a log's head and its newest bytes, which it reports as `lost`;
 the server's `next_offset` decides where to continue; at most `NUM_LOGS_MAX` logs wait.
 """
 

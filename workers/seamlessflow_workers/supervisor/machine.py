@@ -1,4 +1,4 @@
-"""The machine: makes what runs equal to what the control plane orders, and reports what runs.
+"""The machine: makes its processes equal to the orders of the control plane, and reports its processes.
 
 It takes heartbeat answers, wake-ups, and moves of phases and children. It starts children and writes phase reports and
 the ledger.
@@ -22,7 +22,7 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
 from seamlessflow_workers.phases.dependencies import Dependencies
-from seamlessflow_workers.phases.device_room import DeviceRoom
+from seamlessflow_workers.phases.device_budget import DeviceBudget
 from seamlessflow_workers.phases.rollout import RolloutChild
 from seamlessflow_workers.phases.running import ChildKey, RunningPhase
 from seamlessflow_workers.phases.warm import WarmChild
@@ -43,15 +43,15 @@ from seamlessflow_workers.supervisor.reconcile import (
     Action,
     BeginPhase,
     DrainPhase,
+    FenceScope,
     ForgetPhase,
-    Place,
     RefreshPhase,
     RefusePhase,
     StartChild,
     StopChild,
     key_of,
-    place_of,
     reconcile,
+    scope_of,
 )
 
 NUM_INTERVALS_MAX = 256  # in one heartbeat
@@ -77,14 +77,14 @@ class Machine:
         )
         self._session = session
         self._sent_capabilities: Capabilities | None = None  # with the newest heartbeat
-        self._told_capabilities: Capabilities | None = None  # with the newest that was answered
+        self._known_capabilities: Capabilities | None = None  # with the newest that was answered
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
         self._phases: dict[UUID, RunningPhase] = {}
         self.children: dict[ChildKey, WarmChild] = {}
         self._child_tasks: set[asyncio.Task[None]] = set()
         self._num_failures: dict[ChildKey, int] = {}
-        self._fences: dict[Place, int] = {}  # the highest that began, by place
+        self._fences: dict[FenceScope, int] = {}  # the highest that began, by scope
         self._previous_role: Role | None = None
         # The live phase that rolls out or trains, and its requests in flight.
         self._observed: tuple[RunningPhase | None, int] = (None, 0)
@@ -101,7 +101,7 @@ class Machine:
             home,
             self._shipper,
             asyncio.Lock(),
-            DeviceRoom(self._devices.usable),
+            DeviceBudget(self._devices.usable),
             on_moved=self._on_moved,
             on_observed=self._observe,
             on_counted=self._recount,
@@ -113,7 +113,7 @@ class Machine:
         self._doorbell = self._make_doorbell(config, home)
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Run until `stopped`; then hand over what is possible, end every child, and send a last heartbeat."""
+        """Run until `stopped`; then hand over as much as possible, end every child, and send a last heartbeat."""
         waiting = asyncio.create_task(stopped.wait())
         services = [
             asyncio.create_task(service.run()) for service in (self.link, self._shipper, self._devices)
@@ -140,7 +140,7 @@ class Machine:
         return Heartbeat(
             boot_id=self._boot_id,
             monotonic_s=time.monotonic(),
-            capabilities=(None if self._told_capabilities is self._capabilities else self._capabilities),
+            capabilities=(None if self._known_capabilities is self._capabilities else self._capabilities),
             phases=[phase.report() for phase in self._phases.values()],
             intervals=self._ledger.batch(num_max=NUM_INTERVALS_MAX),
             open_state=reading.state,
@@ -151,7 +151,7 @@ class Machine:
     def take(self, reply: HeartbeatReply) -> None:
         """Take the newest answer, which says what should run."""
         self._reply = reply
-        self._told_capabilities = self._sent_capabilities
+        self._known_capabilities = self._sent_capabilities
         self._devices.release(reply.released_devices)
         self._ledger.acknowledge(reply.num_intervals_acked)
         if self.fork_server is not None:
@@ -183,7 +183,7 @@ class Machine:
         """Forget the fences of jobs that neither an order nor a phase names: jobs come and go."""
         named = {order.job_id for order in reply.orders}
         named |= {phase.key.job_id for phase in self._phases.values()}
-        self._fences = {place: fence for place, fence in self._fences.items() if place in named | {None}}
+        self._fences = {scope: fence for scope, fence in self._fences.items() if scope in named | {None}}
 
     def _act(self, action: Action) -> None:
         match action:
@@ -205,7 +205,7 @@ class Machine:
                 self.children[key].stop()
 
     def _begin(self, order: PhaseOrder) -> None:
-        self._fences[place_of(key_of(order))] = order.fence
+        self._fences[scope_of(key_of(order))] = order.fence
         phase = self._add_phase(order)
         warm_process = self._warm_process_of(order)
         if warm_process is None:
@@ -258,7 +258,7 @@ class Machine:
         return child
 
     def _on_devices_changed(self) -> None:
-        """Tell it, and give children that are started from now on the devices that are left. Processes between phases
+        """Report it, and give children that are started from now on the devices that are left. Processes between phases
         start anew with these; one at work ends by itself if its device is dead."""
         self._capabilities = msgspec.structs.replace(
             self._capabilities, device_problems=dict(self._devices.problems)
@@ -313,7 +313,7 @@ class Machine:
         )
 
     def _recount(self) -> None:
-        """Count the requests in flight. Only the first and the last of them change what the machine does."""
+        """Count the requests in flight. Only the first and the last of them change its activity."""
         phase, num_before = self._observed
         num_in_flight = phase.count_in_flight() if phase else 0
         if not (num_before and num_in_flight):
@@ -339,7 +339,7 @@ class Machine:
             async with asyncio.timeout(FAREWELL_S):
                 await self._shipper.ship_all()
         except Exception as error:  # noqa: BLE001 - we stop, whatever keeps the last heartbeat from arriving
-            log.info("could not tell the control plane that this machine is stopping: %r", error)
+            log.info("could not report to the control plane that this machine is stopping: %r", error)
 
     def _make_doorbell(self, config: SupervisorConfig, home: MachineHome) -> Doorbell | None:
         if config.broker_url is None:

@@ -1,7 +1,7 @@
 """Asks NVIDIA's management library (NVML) which GPUs the host has and how they are.
 
 It takes nothing from CUDA and initialises none of it. Its package is imported only here, and only when asked, so a host
-without a driver needs neither. Invariant: what one GPU does not tell never hides another one.
+without a driver needs neither. Invariant: a fault of one GPU never hides another one.
 """
 
 import logging
@@ -19,11 +19,11 @@ class NvmlUnavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class FoundGpu:
-    """A GPU, or a part of one (MIG). `pci` is its address as the kernel writes it; "" if it was not told."""
+    """A GPU, or an instance of one (MIG). `pci` is its address as the kernel writes it; "" if it is unknown."""
 
     uuid: str
     name: str
-    memory_bytes: int  # 0 if it was not told
+    memory_bytes: int  # 0 if it is unknown
     pci: str
 
 
@@ -36,14 +36,14 @@ class DeviceHealth:
 
 
 def nvml_gpus() -> list[FoundGpu]:
-    """Return the GPUs in the driver's order, those split by MIG as their parts. One that is lost already is left out,
-    with a warning. Raises NvmlUnavailable."""
+    """Return the GPUs in the driver's order, those split by MIG as their instances. One that is lost already is left
+    out, with a warning. Raises NvmlUnavailable."""
     found: list[FoundGpu] = []
     with _library() as nvml:
         for number in range(nvml.nvmlDeviceGetCount()):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(number)
-                found += [_found(nvml, one) for one in _parts(nvml, handle) or [handle]]
+                found += [_found(nvml, one) for one in _instances(nvml, handle) or [handle]]
             except nvml.NVMLError as error:
                 log.warning("GPU %d is left out: %s", number, error)
     return found
@@ -71,19 +71,19 @@ def _library() -> Iterator[Any]:
         raise NvmlUnavailable(f"NVML cannot be used: {error}") from error
 
 
-def _parts(nvml: Any, handle: Any) -> list[Any]:
-    """Return the parts that MIG has split the GPU into; none if it has not."""
+def _instances(nvml: Any, handle: Any) -> list[Any]:
+    """Return the instances that MIG has split the GPU into; none if it has not."""
     try:
         is_split, _ = nvml.nvmlDeviceGetMigMode(handle)
     except nvml.NVMLError:  # this model cannot be split
         return []
-    parts = []
+    instances = []
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if is_split else 0):
         try:
-            parts.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
-        except nvml.NVMLError:  # fewer parts than there could be
+            instances.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+        except nvml.NVMLError:  # fewer instances than there could be
             break
-    return parts
+    return instances
 
 
 def _found(nvml: Any, handle: Any) -> FoundGpu:
@@ -101,16 +101,16 @@ def _found(nvml: Any, handle: Any) -> FoundGpu:
 
 def _kernel_address(pci: str) -> str:
     """Return a PCI address as the kernel writes it: four digits for the domain, where NVML writes eight."""
-    domain, separator, place = pci.lower().partition(":")
-    return f"{domain[-4:]}:{place}" if separator else ""
+    domain, separator, address = pci.lower().partition(":")
+    return f"{domain[-4:]}:{address}" if separator else ""
 
 
 def _health(nvml: Any, uuid: str) -> DeviceHealth:
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-        rows = _told(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+        rows = _answered(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
         kind = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
-        errors = _told(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *kind)
+        errors = _answered(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *kind)
     except nvml.NVMLError as error:
         return DeviceHealth(f"the driver reports: {error}")
     has_failed = rows is not None and bool(rows[3])
@@ -118,7 +118,7 @@ def _health(nvml: Any, uuid: str) -> DeviceHealth:
     return DeviceHealth(problem, errors or 0)
 
 
-def _told(nvml: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
+def _answered(nvml: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
     """Return the answer; None if this model has none. Raises NVMLError if the GPU is gone."""
     try:
         return ask(*arguments)

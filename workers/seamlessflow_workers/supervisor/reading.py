@@ -2,8 +2,8 @@
 
 It takes a view of the live phases, the children and the control plane's last answer, and returns one reading. A phase
 that rolls out or trains decides alone, because agents beside it use none of the machine's devices; the order of
-precedence is: draining, switching or starting, what the active phase does. Without one, it is what most matters of what
-agents do; the reading names no job if agents of several jobs do it. Then comes why nothing runs.
+precedence is: draining, switching or starting, what the active phase does. Without one, it is the foremost
+reading of the agents; it names no job if agents of several jobs have it. Then comes why nothing runs.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _DEFAULT_CAUSE = {
     Role.TRAIN: IdleCause.NO_BATCH,
     Role.AGENT: IdleCause.NO_GROUPS,
 }
-# Of several agent phases, one that works says what the machine does, else the first of these.
+# Of several agent phases, one that works decides the reading, else the first of these.
 _LESS_THAN_WORK = (LedgerState.DRAINING, LedgerState.STARTING, LedgerState.IDLE)
 
 
@@ -44,9 +44,9 @@ def machine_reading(view: MachineView) -> Reading:
 
 def _agents_reading(agents: Sequence[PhaseView]) -> Reading:
     readings = [_phase_reading(phase, Role.AGENT) for phase in agents]
-    said = min(readings, key=_rank)
-    jobs = {reading.job_id for reading in readings if reading.state is said.state}
-    return said if len(jobs) == 1 else replace(said, job_id=None)
+    foremost = min(readings, key=_rank)
+    jobs = {reading.job_id for reading in readings if reading.state is foremost.state}
+    return foremost if len(jobs) == 1 else replace(foremost, job_id=None)
 
 
 def _rank(reading: Reading) -> int:

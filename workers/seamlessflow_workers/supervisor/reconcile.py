@@ -1,11 +1,10 @@
-"""Decides by which actions the machine gets from what is running to what is ordered.
+"""Decides by which actions the machine gets from its processes to its orders.
 
-It takes the orders and warm processes of the last answer and what is known here about phases and children. It returns a
-list of actions; the same input gives the same list, which is empty if there is nothing to do.
-Invariants: at most one live phase rolls out or trains, and a job has at most one live agent phase; an ended phase is
-reported until the orders no longer name it; an order starts only if its fence is above every fence begun before in its
-place. A place is the machine for phases that roll out or train, and the job for agents: those of different jobs do not
-wait for each other.
+It takes the orders and warm processes of the last answer and the phases and children that are known here. It returns a
+list of actions; the same input gives the same list, which is empty if there is nothing to do. Invariants: at most one
+live phase rolls out or trains, and a job has at most one live agent phase; an ended phase is reported until the orders
+no longer name it; an order starts only if its fence is above every fence begun before in its scope. The scope is the
+machine for phases that roll out or train, and the job for agents: those of different jobs do not wait for each other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +16,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import ChildKey, KnownChild, KnownPhase
 
-Place = UUID | None  # whose agents; None: the phase that rolls out or trains
+FenceScope = UUID | None  # whose agents; None: the phase that rolls out or trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +76,16 @@ def reconcile(
     warm_processes: Sequence[WarmProcess],
     phases: Collection[KnownPhase],
     children: Collection[KnownChild],
-    fences: Mapping[Place, int],
+    fences: Mapping[FenceScope, int],
     postponed: Collection[ChildKey] = (),
 ) -> list[Action]:
-    """`fences`: the highest fence that began in each place. `postponed`: children that are not started ahead of time,
-    because the devices have no room for them now."""
+    """`fences`: the highest fence that began in each scope. `postponed`: children that are not started ahead of time,
+    because the devices have too little memory for them now."""
     newest = _newest_orders(orders, phases, fences)
     actions = _on_known_phases(orders, phases, newest)
     actions += _on_strange_orders(orders, phases)
-    taken = {place_of(phase.key) for phase in phases if not phase.is_over}
-    beginning = [order for place, order in newest.items() if place not in taken]
+    taken = {scope_of(phase.key) for phase in phases if not phase.is_over}
+    beginning = [order for scope, order in newest.items() if scope not in taken]
     actions += [BeginPhase(order) for order in beginning]
     needed = {phase.key for phase in phases if not phase.is_over}
     needed |= {key_of(order) for order in newest.values()}
@@ -97,25 +96,25 @@ def key_of(order: PhaseOrder) -> ChildKey:
     return ChildKey(order.job_id, order.role)
 
 
-def place_of(key: ChildKey) -> Place:
+def scope_of(key: ChildKey) -> FenceScope:
     return key.job_id if key.role is Role.AGENT else None
 
 
 def _newest_orders(
-    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], fences: Mapping[Place, int]
-) -> dict[Place, PhaseOrder]:
-    """Return the newest order of each place that has not begun, by rising fences."""
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], fences: Mapping[FenceScope, int]
+) -> dict[FenceScope, PhaseOrder]:
+    """Return the newest order of each scope that has not begun, by rising fences."""
     known = {phase.phase_id for phase in phases}
-    newest: dict[Place, PhaseOrder] = {}
+    newest: dict[FenceScope, PhaseOrder] = {}
     for order in sorted(orders, key=lambda order: order.fence):
-        place = place_of(key_of(order))
-        if order.fence > fences.get(place, 0) and order.phase_id not in known and not order.is_draining:
-            newest[place] = order
+        scope = scope_of(key_of(order))
+        if order.fence > fences.get(scope, 0) and order.phase_id not in known and not order.is_draining:
+            newest[scope] = order
     return newest
 
 
 def _on_known_phases(
-    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], newest: Mapping[Place, PhaseOrder]
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], newest: Mapping[FenceScope, PhaseOrder]
 ) -> list[Action]:
     by_id = {order.phase_id: order for order in orders}
     actions: list[Action] = []
@@ -125,7 +124,7 @@ def _on_known_phases(
             actions += _on_unordered(phase)
         elif order.fence == phase.fence and not phase.is_over:
             actions.append(RefreshPhase(order))
-            follower = newest.get(place_of(phase.key))
+            follower = newest.get(scope_of(phase.key))
             is_superseded = follower is not None and follower.fence > phase.fence
             if (order.is_draining or is_superseded) and phase.state is not PhaseState.DRAINING:
                 actions.append(DrainPhase(phase.phase_id))

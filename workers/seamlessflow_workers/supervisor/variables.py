@@ -45,7 +45,7 @@ DEVICE = one_of(
 )
 DEVICES = text(
     "SEAMLESSFLOW_DEVICES",
-    "what the machine computes on",
+    "the devices on which the machine computes",
     accepted="GPUs (`0-5`, `0,1`, UUIDs) or sets of cores (`cpu:0,cpu:1`)",
     default="",
     default_note="all visible GPUs; on a CPU one device of all cores",

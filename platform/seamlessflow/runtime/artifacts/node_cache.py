@@ -26,7 +26,7 @@ from seamlessflow.runtime.artifacts.store import PinnedFiles, StoreError
 FILES, TEXT = "files", "text"
 # A folder without an entry is a bundle that its writer has not kept yet, unless that writer was killed.
 ORPHAN_AFTER_S = 24 * 3600.0
-SHARE_OF_DISK = 0.5  # the bound by default
+FRACTION_OF_DISK = 0.5  # the bound by default
 
 
 class CacheFull(StoreError):
@@ -52,7 +52,7 @@ def default_max_bytes(folder: Path) -> int:
     """Return half of the folder's disk."""
     while not folder.exists():
         folder = folder.parent
-    return int(shutil.disk_usage(folder).total * SHARE_OF_DISK)
+    return int(shutil.disk_usage(folder).total * FRACTION_OF_DISK)
 
 
 class NodeCache:
@@ -92,7 +92,7 @@ class NodeCache:
     def adopt(self, store_path: str, *, digest: str, num_bytes: int) -> None:
         """Take the files that this host has written at a store path as its copy; evict others for them if possible."""
         key = _key(FILES, store_path)
-        with self._exclusive(key), self._room():
+        with self._exclusive(key), self._space_locked():
             entry = _Entry(
                 tree=FILES, store_path=store_path, digest=digest, num_bytes=num_bytes, is_whole=True
             )
@@ -111,7 +111,7 @@ class NodeCache:
     def _make(self, key: str, entry: _Entry, fill: Callable[[Path], None]) -> None:
         """Make a copy. The caller has its lock, so whatever arrives under this key is a leftover."""
         arriving, target = self.folder / "arriving" / key, self.path(entry.store_path, tree=entry.tree)
-        with self._room():
+        with self._space_locked():
             self._evict(entry.num_bytes, sparing=key, is_needed=True)
             self._write(key, entry)
         try:
@@ -200,7 +200,7 @@ class NodeCache:
             os.close(lock)
 
     @contextmanager
-    def _room(self) -> Iterator[None]:
+    def _space_locked(self) -> Iterator[None]:
         """Let one process at a time count the bytes and claim some."""
         with self._exclusive("room"):
             yield

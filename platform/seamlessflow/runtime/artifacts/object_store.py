@@ -33,7 +33,7 @@ from seamlessflow.runtime.artifacts.store import (
     facts_differ,
 )
 
-PART_BYTES = 16 * 1024**2  # sent or asked for at a time
+CHUNK_BYTES = 16 * 1024**2  # sent or asked for at a time
 NUM_STREAMS = 4  # files in transit at a time
 TEXT_SUFFIXES = frozenset({".json", ".jinja", ".txt", ".model", ".jsonl"})
 LEFTOVER_AFTER = timedelta(minutes=10)  # its writer is gone, so it is not on its way any more
@@ -47,7 +47,8 @@ class ObjectStore:
     def __init__(
         self, url: str, filesystem: Any, cache: NodeCache, *, errors: tuple[type[Exception], ...]
     ) -> None:
-        """`errors`: what the file system raises, beside OSError, when it cannot reach the store or is refused."""
+        """`errors`: the errors that the file system raises, beside OSError, when it cannot reach the store or is
+        refused."""
         self._url = url.rstrip("/")
         self._root = str(filesystem._strip_protocol(self._url))
         self._objects = filesystem
@@ -77,7 +78,9 @@ class ObjectStore:
             index = self._send(bundle, found)
             raw = index_encode(index)
         if expected is not None and (wrong := facts_differ(index.files, expected)) is not None:
-            raise ArtifactDamaged(f"{wrong} of {bundle} is not what was written: its digest differs")
+            raise ArtifactDamaged(
+                f"{wrong} of {bundle} differs from the file that was written: its digest is another"
+            )
         self._call(self._objects.pipe_file, self._name(bundle, INDEX_NAME), raw)
         self._cache.adopt(bundle, digest=index_digest(raw), num_bytes=index.num_bytes)
 
@@ -111,8 +114,8 @@ class ObjectStore:
     def names(self, store_path: str) -> list[str]:
         above = f"{self._name(store_path)}/"
         found = (name.removeprefix(above) for name in self._below(store_path))
-        parts = [PurePosixPath(name).parts for name in found]
-        return sorted(part[0] for part in parts if len(part) == 2 and part[1] == INDEX_NAME)
+        split = [PurePosixPath(name).parts for name in found]
+        return sorted(names[0] for names in split if len(names) == 2 and names[1] == INDEX_NAME)
 
     def entries(self) -> list[str]:
         root = f"{self._root}/"
@@ -126,7 +129,7 @@ class ObjectStore:
         found = self._index(bundle)
         if found is None or name not in found[0].files:
             raise ArtifactMissing(f"{self.url_of(bundle)} has no {name}")
-        yield from self._parts(self._name(bundle, found[0].upload, name), found[0].files[name], name)
+        yield from self._chunks(self._name(bundle, found[0].upload, name), found[0].files[name], name)
 
     def copy(self, source: str, target: str, *, replaced: Mapping[str, bytes]) -> None:
         """Copy inside the store: no file passes through this host."""
@@ -184,8 +187,8 @@ class ObjectStore:
 
     def _send_file(self, source: Path, name: str) -> FileFacts:
         digest, num_bytes = hashlib.sha256(), 0
-        with source.open("rb") as file, self._objects.open(name, "wb", block_size=PART_BYTES) as sent:
-            while chunk := file.read(PART_BYTES):
+        with source.open("rb") as file, self._objects.open(name, "wb", block_size=CHUNK_BYTES) as sent:
+            while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
                 num_bytes += sent.write(chunk)
         return FileFacts(num_bytes=num_bytes, sha256=digest.hexdigest())
@@ -195,21 +198,21 @@ class ObjectStore:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
-                for part in self._parts(self._name(bundle, upload, name), files[name], name):
-                    file.write(part)
+                for chunk in self._chunks(self._name(bundle, upload, name), files[name], name):
+                    file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
 
         _together(receive_one, sorted(files))
 
-    def _parts(self, name: str, facts: FileFacts, shown: str) -> Iterator[bytes]:
+    def _chunks(self, name: str, facts: FileFacts, shown: str) -> Iterator[bytes]:
         """Yield the bytes of an object; raise ArtifactDamaged after them if they are not those that were kept."""
         digest = hashlib.sha256()
-        for start in range(0, facts.num_bytes, PART_BYTES):
-            end = min(start + PART_BYTES, facts.num_bytes)
-            part: bytes = self._call(self._objects.cat_file, name, start=start, end=end)
-            digest.update(part)
-            yield part
+        for start in range(0, facts.num_bytes, CHUNK_BYTES):
+            end = min(start + CHUNK_BYTES, facts.num_bytes)
+            chunk: bytes = self._call(self._objects.cat_file, name, start=start, end=end)
+            digest.update(chunk)
+            yield chunk
         if digest.hexdigest() != facts.sha256:
             raise ArtifactDamaged(f"{shown} in {self._url} is damaged: its digest is not that of its index")
 

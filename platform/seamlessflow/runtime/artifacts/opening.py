@@ -1,7 +1,7 @@
 """Opens the artifact store that ARTIFACT_ROOT names: a folder, or objects with a cache on this host.
 
 SEAMLESSFLOW_CACHE_DIR and SEAMLESSFLOW_CACHE_BYTES say where the cache is and how large it may grow; without them it is
-in SEAMLESSFLOW_HOME and takes half of its disk. Processes that name the same folder share the cache. Of an S3 store the
+in SEAMLESSFLOW_HOME and takes half of its disk. Processes that name the same folder use one cache. Of an S3 store the
 client library reads address and credentials from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …) or asks the
 host's own role.
 """
@@ -44,13 +44,13 @@ def root_url(value: str) -> str:
     is_plain = not (parts.query or parts.fragment or "@" in parts.netloc or "//" in parts.path)
     if parts.scheme == "s3" and parts.netloc and is_plain:
         return value.rstrip("/")
-    # What was given may hold a secret, as in s3://key:secret@bucket.
+    # The value may contain a secret, as in s3://key:secret@bucket.
     shown = "credentials; they belong in the environment" if "@" in parts.netloc else repr(value)
-    raise InvalidRoot(f"ARTIFACT_ROOT is or holds {shown}; accepted: {ACCEPTED}")
+    raise InvalidRoot(f"ARTIFACT_ROOT is or contains {shown}; accepted: {ACCEPTED}")
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of this host's cache, which the processes of one home share."""
+    """Return the folder of this host's cache, which all processes of one home use."""
     home = Path(environ.get("SEAMLESSFLOW_HOME") or ".seamlessflow")
     return Path(environ.get(CACHE_DIR_VARIABLE) or home / "cache" / "artifacts").absolute()
 

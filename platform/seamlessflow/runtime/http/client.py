@@ -85,13 +85,13 @@ class HttpConnection(asyncio.Protocol):
 
     async def read_all(self) -> bytes:
         """Return the whole body. Raises as `head`."""
-        parts = []
+        chunks = []
         while not self.is_complete:
-            parts += self._unread
+            chunks += self._unread
             self._forget_unread()
             await self._wait()
-        parts.append(self.take_arrived())
-        return b"".join(parts)
+        chunks.append(self.take_arrived())
+        return b"".join(chunks)
 
     def take_arrived(self) -> bytes:
         """Return what has arrived of the body since the last call, without waiting; b"" if that is nothing."""

@@ -36,7 +36,7 @@ class _Waits(Enum):
     NOTHING = auto()
     HEAD = auto()
     BODY = auto()
-    LINGER = auto()  # the rest of a body that nobody needs
+    LINGER = auto()  # the rest of a body that is not needed
     DRAIN = auto()  # the client, to read
 
 
@@ -268,5 +268,5 @@ class _LimitedProtocol(HttpToolsProtocol):
 
 
 def limited_protocol(limits: HttpLimits) -> type[asyncio.Protocol]:
-    """Return the `http` of a uvicorn configuration, whose connections share these limits."""
+    """Return the `http` of a uvicorn configuration, whose connections have these limits in common."""
     return type("LimitedProtocol", (_LimitedProtocol,), {"keeper": _Doorkeeper(limits)})

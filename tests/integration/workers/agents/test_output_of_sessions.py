@@ -27,7 +27,7 @@ async def session_of(script: str, *, timeout_s: float = 30.0) -> tuple[SessionFi
         POLICY,
         session_id=SESSION,
         timeout_s=timeout_s,
-        held_s=held_s,
+        waited_s=held_s,
         output=buffer,
     )
     buffer.complete()

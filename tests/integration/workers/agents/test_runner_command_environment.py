@@ -104,7 +104,7 @@ async def test_a_crash_is_a_failure_with_the_end_of_its_output() -> None:
 async def test_a_reward_that_no_advantage_survives_is_a_failure_that_names_it(reward: str) -> None:
     """Not the line before it either: what the program meant to say last counts."""
     agent = program(f"""print('{{"reward": 0.5}}'); print('{{"reward": {reward}}}')""")
-    finish = await run_episode(agent, {}, POLICY, session_id=UUID(int=1), timeout_s=30.0, held_s=never_held)
+    finish = await run_episode(agent, {}, POLICY, session_id=UUID(int=1), timeout_s=30.0, waited_s=never_held)
     assert finish.reward is None
     assert finish.failure == f"reward must be a number from -1,000,000 to 1,000,000, got {float(reward):g}"
 
@@ -147,7 +147,9 @@ time.sleep(600)
 async def test_the_tasks_own_timeout_is_an_outcome_and_kills_grandchildren(note_folder: Path) -> None:
     note = note_folder / "pid"
     environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
-    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
+    finish = await run_episode(
+        environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, waited_s=never_held
+    )
     assert finish.reward == 0.0
     assert finish.is_timeout
     assert finish.failure is None
@@ -281,7 +283,9 @@ print('{"reward": 1}', flush=True)
 os.execlp("sleep", "sleep", "600")
 """.replace("range(100)", "range(6)")
     environment = program(source)
-    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
+    finish = await run_episode(
+        environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, waited_s=never_held
+    )
     assert finish.is_timeout
 
 
@@ -292,7 +296,7 @@ async def test_any_exception_of_an_environment_is_a_failure_not_a_outcome() -> N
 
         async def close(self) -> None: ...
 
-    finish = await run_episode(Broken(), {}, POLICY, session_id=uuid4(), timeout_s=30.0, held_s=never_held)  # type: ignore[arg-type]
+    finish = await run_episode(Broken(), {}, POLICY, session_id=uuid4(), timeout_s=30.0, waited_s=never_held)  # type: ignore[arg-type]
     assert finish.reward is None
     assert not finish.is_timeout
     assert finish.failure == "TimeoutError: a database of the agent's own"

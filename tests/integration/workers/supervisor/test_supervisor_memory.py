@@ -72,10 +72,14 @@ async def test_a_trainer_is_not_loaded_beside_an_engine_that_fills_the_card(
     await plane.until_state(order, PhaseState.ACTIVE)
     await beats(plane)
     assert stage.pid(Role.TRAIN) is None
-    said = [record.getMessage() for record in caplog.records if "when there is room" in record.getMessage()]
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if "when there is enough memory" in record.getMessage()
+    ]
     assert len(said) == 1, "it is said once"
     assert "needs 40.0 GiB beside 60.0 GiB that the engine of job_" in said[0]
-    assert said[0].endswith(" uses, but a device has 80.0 GiB; it is started when there is room")
+    assert said[0].endswith(" uses, but a device has 80.0 GiB; it is started when there is enough memory")
 
     await hand_over(plane, order)
     await until(

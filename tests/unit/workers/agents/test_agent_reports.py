@@ -42,13 +42,13 @@ class FakeClient:
 
 
 def reports_to(client: FakeClient, told: asyncio.Event) -> Reports:
-    return Reports(cast(RunnerClient, client), on_told=told.set)
+    return Reports(cast(RunnerClient, client), on_delivered=told.set)
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is sent because time passed: only because something asked for it."""
-    monkeypatch.setattr(reports, "HOLD_S", FOREVER_S)
+    monkeypatch.setattr(reports, "PATIENCE_S", FOREVER_S)
 
 
 async def test_ends_wait_for_the_one_that_makes_their_group_whole() -> None:
@@ -91,7 +91,7 @@ async def test_what_ends_while_a_request_is_under_way_goes_with_the_next() -> No
 
 
 async def test_an_end_that_nothing_follows_is_told_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "HOLD_S", 0.01)
+    monkeypatch.setattr(reports, "PATIENCE_S", 0.01)
     client, told = FakeClient(), asyncio.Event()
     reports_to(client, told).add(end := ended(), is_urgent=False)
 

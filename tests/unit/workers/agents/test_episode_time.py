@@ -34,7 +34,7 @@ async def finish_of(environment: Steps) -> SessionFinish:
 
     policy = PolicyEndpoint(base_url="http://nowhere/v1", api_key="k")
     return await run_episode(
-        environment, {}, policy, session_id=UUID(int=1), timeout_s=TIMEOUT_S, held_s=held_s
+        environment, {}, policy, session_id=UUID(int=1), timeout_s=TIMEOUT_S, waited_s=held_s
     )
 
 

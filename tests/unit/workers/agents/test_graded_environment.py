@@ -124,7 +124,9 @@ async def no_time_held(session_id: UUID) -> float:
 
 
 async def finished(environment: Environment) -> SessionFinish:
-    return await run_episode(environment, TASK, POLICY, session_id=uuid4(), timeout_s=9, held_s=no_time_held)
+    return await run_episode(
+        environment, TASK, POLICY, session_id=uuid4(), timeout_s=9, waited_s=no_time_held
+    )
 
 
 @pytest.mark.parametrize("reward", [None, "1", float("nan"), float("-inf"), 1e300, [1.0], {"score": 1}, 1j])

@@ -175,7 +175,7 @@ async def printed_by_an_environment(monkeypatch: pytest.MonkeyPatch) -> tuple[Se
     buffer = SessionLogBuffer(SESSION, key=KEY, limit_bytes=100_000)
     with contextlib.redirect_stdout(printed):
         finish = await run_episode(
-            Printing(), {}, POLICY, session_id=SESSION, timeout_s=30.0, held_s=never_held, output=buffer
+            Printing(), {}, POLICY, session_id=SESSION, timeout_s=30.0, waited_s=never_held, output=buffer
         )
         print("after the session")
     buffer.complete()

@@ -48,7 +48,7 @@ class Gateway:
     async def session_logs_send(self, _logs: Any) -> None:
         raise AssertionError("no log is kept")
 
-    async def session_held_s(self, _session_id: UUID) -> float:
+    async def session_waited_s(self, _session_id: UUID) -> float:
         return 0.0
 
     async def sessions_ended(self, _finishes: Any) -> dict[UUID, str]:
@@ -72,7 +72,7 @@ async def gateway_asked_twice() -> Gateway:
         policy_url="http://gateway",
         timeout_s=60.0,
         max_sessions=8,
-        least_room=2,
+        min_free_slots=2,
         is_evaluation=False,
         on_change=lambda: None,
         logs=SessionLogSender(client.session_logs_send, limit_bytes=0),
@@ -90,7 +90,7 @@ async def gateway_asked_twice() -> Gateway:
 async def test_a_loop_says_at_once_what_it_has_and_again_when_it_is_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_loop, "HELD_EVERY_S", 0.0)
+    monkeypatch.setattr(session_loop, "LIST_EVERY_S", 0.0)
     first, second = (await gateway_asked_twice()).asked
     assert first.held == []
     assert second.held == SESSIONS

@@ -60,7 +60,7 @@ async def finish_of(environment: Environment, **options: object) -> SessionFinis
         policy,
         session_id=UUID(int=1),
         timeout_s=TIMEOUT_S,
-        held_s=held_s,
+        waited_s=held_s,
         **options,  # type: ignore[arg-type]
     )
 

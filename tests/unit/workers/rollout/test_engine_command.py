@@ -15,7 +15,10 @@ SOCKET = Path("/run/engine.sock")
 
 
 def command(
-    rollout: dict[str, Any], *devices: Device, weights: Path | None = None, memory_share: float | None = None
+    rollout: dict[str, Any],
+    *devices: Device,
+    weights: Path | None = None,
+    memory_fraction: float | None = None,
 ) -> tuple[str, dict[str, str]]:
     """Return the command line without the program, and the environment."""
     spec = job_spec_parse(
@@ -42,7 +45,7 @@ def command(
         socket=SOCKET,
         version=3,
         weights=weights,
-        memory_share=memory_share,
+        memory_fraction=memory_fraction,
     )
     return " ".join(made.arguments), dict(made.environment)
 
@@ -84,5 +87,5 @@ def test_vllm_is_told_how_it_is_spread_over_its_devices(
 
 
 def test_vllm_is_told_how_much_of_its_gpu_others_leave() -> None:
-    line, _ = command({"engine": "vllm"}, gpu(0), memory_share=0.9 * 70 / 80)
+    line, _ = command({"engine": "vllm"}, gpu(0), memory_fraction=0.9 * 70 / 80)
     assert line.endswith("--pipeline-parallel 1 --gpu-memory-utilization 0.7875")

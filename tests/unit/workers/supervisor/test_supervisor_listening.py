@@ -53,8 +53,8 @@ def test_device_may_come_from_the_environment_and_a_flag_wins(
 
 
 def test_share_of_a_gpu_for_vllm_is_a_share(tmp_path: Path) -> None:
-    assert config(tmp_path).gpu_memory_share == 0.9
-    assert config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE="0.3").gpu_memory_share == 0.3
+    assert config(tmp_path).gpu_memory_fraction == 0.9
+    assert config(tmp_path, SEAMLESSFLOW_GPU_MEMORY_SHARE="0.3").gpu_memory_fraction == 0.3
     for wrong in ("0", "1.1", "half", "nan"):
         with pytest.raises(
             InvalidSetting, match=f"GPU_MEMORY_SHARE is '{wrong}'; accepted: a number above 0"

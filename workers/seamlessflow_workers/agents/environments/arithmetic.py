@@ -14,8 +14,8 @@ class ArithmeticEnvironment:
         self._client = client
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
-        said = await self._client.ask(policy, [{"role": "user", "content": task["question"]}])
-        answer = said.content or ""
+        message = await self._client.ask(policy, [{"role": "user", "content": task["question"]}])
+        answer = message.content or ""
         return Outcome(exact_reward(task, answer), answer=answer)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The calculator tool: how it is described to the model, and what it answers.
+"""The calculator tool: its description for the model, and its answers.
 
 `calculate` takes an expression of two whole numbers (`a*b`, `a+b`, `a-b`) and returns the result as text. Nothing is
 evaluated as code.

@@ -27,13 +27,13 @@ class CalculatorEnvironment:
         messages: list[object] = [{"role": "user", "content": task["question"]}]
         num_calls = 0
         for turn in range(1, self._max_turns + 1):
-            said = await self._client.ask(policy, messages, tools=[CALC_TOOL])
-            calls = said.tool_calls or []
+            reply = await self._client.ask(policy, messages, tools=[CALC_TOOL])
+            calls = reply.tool_calls or []
             if not calls:
-                answer = said.content or ""
+                answer = reply.content or ""
                 counts = {"num_turns": turn, "num_tool_calls": num_calls}
                 return Outcome(exact_reward(task, answer), metrics=counts, answer=answer)
-            messages += [said]
+            messages += [reply]
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": _tool_answer(call)} for call in calls
             ]

@@ -65,8 +65,8 @@ class CommandEnvironment:
         ):
             code = await self._run_to_end(task, policy, output, errors)
             await asyncio.gather(output.wait_closed(), errors.wait_closed())
-            said = (key_hide(tail.data, policy.api_key) for tail in (output, errors))
-            return _outcome(Path(self._command[0]).name, code, *said)
+            texts = (key_hide(tail.data, policy.api_key) for tail in (output, errors))
+            return _outcome(Path(self._command[0]).name, code, *texts)
 
     async def _run_to_end(self, task: Task, policy: PolicyEndpoint, output: "_Tail", errors: "_Tail") -> int:
         async with contextlib.AsyncExitStack() as stack:
@@ -84,7 +84,7 @@ class CommandEnvironment:
             return await process.wait()
 
     async def close(self) -> None:
-        """Do nothing: sessions share nothing."""
+        """Do nothing: sessions have nothing in common."""
 
     async def _start(
         self,
@@ -184,7 +184,7 @@ def _own_folder(user_id: int | None) -> Iterator[str]:
 
 
 def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | None) -> dict[str, str]:
-    # Another user has no access to the places where the supervisor's programs keep their files.
+    # Another user has no access to the folders where the supervisor's programs keep their files.
     own = (
         {}
         if user_id is None
@@ -223,15 +223,15 @@ def _outcome(program: str, code: int, output: bytes, errors: bytes) -> Outcome:
         raise BrokenEpisode(f"{program} {ending}: {_shown(errors or output)}")
     for line in reversed(output.splitlines()):
         with contextlib.suppress(ValueError, RecursionError):  # an ordinary line of output
-            said = json.loads(line)  # accepts NaN and the like, which are refused below rather than ignored
-            if isinstance(said, dict) and "reward" in said:
-                return _checked(program, said, line)
+            report = json.loads(line)  # accepts NaN and the like, which are refused below rather than ignored
+            if isinstance(report, dict) and "reward" in report:
+                return _checked(program, report, line)
     raise BrokenEpisode(f"{program} printed no JSON line with a number 'reward': {_shown(output or errors)}")
 
 
-def _checked(program: str, said: dict[str, Any], line: bytes) -> Outcome:
+def _checked(program: str, raw: dict[str, Any], line: bytes) -> Outcome:
     try:
-        report = msgspec.convert(said, _Report)
+        report = msgspec.convert(raw, _Report)
     except msgspec.ValidationError as error:
         raise BrokenEpisode(
             f"{program} printed no JSON line with a number 'reward': {_shown(line)} ({error})"

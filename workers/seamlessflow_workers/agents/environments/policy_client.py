@@ -1,7 +1,7 @@
-"""How the built-in environments ask the policy: chat completions over connections that all episodes of a process share.
+"""How the built-in environments ask the policy: chat completions over connections that serve all episodes of a process.
 
-It uses the gateway's OpenAI endpoint like any agent, at a small part of the official SDK's cost per call; agents that a
-job brings use whichever client they like. It sends what is constant of a session's requests from a cache, and one
+It uses the gateway's OpenAI endpoint like any agent, at a fraction of the official SDK's cost per call; agents that a
+job brings use whichever client they like. It sends the constant bytes of a session's requests from a cache, and one
 request is one write. Temporary failures (no connection, 408, 409, 429, 5xx) are retried with the
 same bytes and the same Idempotency-Key, marked as the SDK marks retries. So the gateway continues a turn instead of
 sampling it again, and samples a request once even if the network delivers it twice.
@@ -162,7 +162,7 @@ def _asked_pause_s(header: bytes | None) -> float | None:
 
 def _refusal(raw: bytes) -> str:
     try:
-        said = msgspec.json.decode(raw, type=_Refusal).error.message
+        message = msgspec.json.decode(raw, type=_Refusal).error.message
     except msgspec.DecodeError:
-        said = ""
-    return (said or raw.decode("utf-8", "replace"))[:_MAX_REFUSAL_CHARACTERS]
+        message = ""
+    return (message or raw.decode("utf-8", "replace"))[:_MAX_REFUSAL_CHARACTERS]

@@ -55,7 +55,7 @@ def _collect() -> None:
 
 
 def descendants() -> list[int]:
-    """Return the processes below this one, those that have ended and nobody has waited for included."""
+    """Return the processes below this one, including those that have ended without a waiting parent."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in _processes():
         if (parent := _parent(entry)) is not None:

@@ -1,7 +1,7 @@
 """Removes what a session's user left on the host, before another session gets its number, and after each.
 
-A process of that user does it, so it can remove nothing of anybody else: its segments, semaphores and queues, its keys,
-and its files where every user may write. Nothing of it is an error: what cannot be removed belongs to somebody else.
+A process of that user does it, so it can remove nothing of another user: its segments, semaphores and queues, its keys,
+and its files where every user may write. Nothing of it is an error: files that it cannot remove belong to another user.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def _remove_all(user_id: int, folders: Sequence[Path]) -> None:
 
 
 def _ipc_of(user_id: int, kind: str) -> Iterator[int]:
-    """Yield the numbers of what the user made; the first line of the kernel's table names its columns."""
+    """Yield the numbers of the objects that the user made; the first line of the kernel's table names its columns."""
     with contextlib.suppress(OSError):
         names, *rows = (line.split() for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines())
         for row in rows:

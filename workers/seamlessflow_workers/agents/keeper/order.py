@@ -8,7 +8,8 @@ from typing import NamedTuple
 class Order(NamedTuple):
     """`exposed`: folders of the platform's own Python, which the agents' user must be able to reach.
 
-    `kept`: what the session was given in folders that become private; `private_mb` is the size of each of these.
+    `kept`: the files that the session was given in folders that become private; `private_mb` is the size of each of
+    these.
     """
 
     parent_pid: int

@@ -1,8 +1,9 @@
-"""Takes from an agent program every way to more rights: what it starts can have no right that it lacks itself.
+"""Takes from an agent program every way to more rights: a program that it starts can have no right that it lacks
+itself.
 
 `bounds_drop` empties the set of capabilities that any program could give, `renounce` makes setuid programs and file
 capabilities ordinary, and refuses new user namespaces, in which a program would be root. Both last through exec. A
-kernel without seccomp refuses no namespaces; the rest holds.
+kernel without seccomp refuses no namespaces; the rest is true.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ def renounce() -> None:
 def _no_user_namespaces(numbers: dict[str, int]) -> bytes:
     """Return the filter: `unshare` and `clone` may not make one; `clone3`, whose flags it cannot read, is unknown.
 
-    Jumps name how many instructions they skip, if the test holds and if not.
+    Jumps name how many instructions they skip, if the test is true and if not.
     """
     return b"".join(
         struct.pack("=HBBI", *instruction)

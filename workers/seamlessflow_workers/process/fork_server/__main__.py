@@ -17,7 +17,8 @@ def main() -> None:
     supervisor_pid = os.getppid()
     bind_to_parent(parent_pid=supervisor_pid, death_signal=signal.SIGKILL)
     for descriptor in open_descriptors() - STANDARD_STREAMS - {arguments.control_fd}:
-        os.close(descriptor)  # inherited from whoever started the supervisor; children must not get it
+        # Inherited from the program that started the supervisor; children must not get it.
+        os.close(descriptor)
     child = serve(socket.socket(fileno=arguments.control_fd), supervisor_pid=supervisor_pid)
     child.become()
 

@@ -35,7 +35,7 @@ class Child:
         os.close(self.gate)
         bind_to_parent(parent_pid=self.supervisor_pid, death_signal=signal.SIGKILL)
         os.sched_setaffinity(0, self.fork.cores)
-        self._descriptors_place()
+        self._descriptors_set()
         # Before the environment is cleared, because setproctitle finds the title's memory by it.
         setproctitle.setproctitle(" ".join([sys.executable, "-m", self.fork.module, *self.fork.arguments]))
         os.environ.clear()
@@ -44,17 +44,17 @@ class Child:
         sys.argv = [self.fork.module, *self.fork.arguments]
         runpy.run_module(self.fork.module, run_name="__main__", alter_sys=True)
 
-    def _descriptors_place(self) -> None:
+    def _descriptors_set(self) -> None:
         """Move each descriptor to its number, after moving all of them out of the way, as they may overlap."""
-        places = {1: self.output, 2: self.output} | dict(
+        targets = {1: self.output, 2: self.output} | dict(
             zip(self.fork.descriptors, self.inherited, strict=True)
         )
-        above = max(places) + 1
-        lifted = {place: fcntl.fcntl(number, fcntl.F_DUPFD, above) for place, number in places.items()}
+        above = max(targets) + 1
+        lifted = {target: fcntl.fcntl(number, fcntl.F_DUPFD, above) for target, number in targets.items()}
         for number in {self.output, *self.inherited}:
             os.close(number)
-        for place, number in lifted.items():
-            os.dup2(number, place, inheritable=place <= 2)
+        for target, number in lifted.items():
+            os.dup2(number, target, inheritable=target <= 2)
             os.close(number)
 
 

@@ -203,7 +203,7 @@ class ForkServer:
         finally:
             self._warm, self._control = frozenset(), None
             if self._process is not None:
-                await self._process.stop(grace_s=0.0)  # it holds nothing
+                await self._process.stop(grace_s=0.0)  # it owns nothing
             if keeping is not None:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)

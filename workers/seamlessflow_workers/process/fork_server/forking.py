@@ -14,21 +14,21 @@ def fork_adopted() -> int:
     An intermediate process forks once more and exits: its child is orphaned, and adopted before the caller has waited
     for the intermediate process. The caller must have no other children.
     """
-    told, tell = os.pipe()
+    reading, writing = os.pipe()
     try:
         middle = os.fork()
     except OSError:
-        os.close(told)
-        os.close(tell)
+        os.close(reading)
+        os.close(writing)
         raise
     if middle == 0:
-        return _fork_again(told, tell)
-    os.close(tell)
+        return _fork_again(reading, writing)
+    os.close(writing)
     try:
         _, status = os.waitpid(middle, 0)
-        answer = os.read(told, _PID_BYTES)
+        answer = os.read(reading, _PID_BYTES)
     finally:
-        os.close(told)
+        os.close(reading)
     if len(answer) < _PID_BYTES:
         raise OSError(
             f"no process could be forked (the intermediate one ended with {os.waitstatus_to_exitcode(status)})"
@@ -36,16 +36,16 @@ def fork_adopted() -> int:
     return int.from_bytes(answer, "little")
 
 
-def _fork_again(told: int, tell: int) -> int:
-    os.close(told)
+def _fork_again(reading: int, writing: int) -> int:
+    os.close(reading)
     try:
         pid = os.fork()
     except OSError:
         os._exit(1)
     if pid != 0:
         os._exit(0)
-    # It reports its id only after setsid, because whoever knows the id may signal the group.
+    # It reports its id only after setsid, because a process that knows the id may signal the group.
     os.setsid()
-    os.write(tell, os.getpid().to_bytes(_PID_BYTES, "little"))
-    os.close(tell)
+    os.write(writing, os.getpid().to_bytes(_PID_BYTES, "little"))
+    os.close(writing)
     return 0

@@ -10,7 +10,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import WarmProcess, WeightsReference
 from seamlessflow.core.sizing.bookings import Wanted
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.device_room import DeviceRoom, wanted_of
+from seamlessflow_workers.phases.device_budget import DeviceBudget, wanted_of
 from seamlessflow_workers.phases.running import ChildKey, RunningPhase
 from seamlessflow_workers.process.settings import ChildSettings
 from tests.fixtures.machine_devices import GIB, core_device, gpu
@@ -29,7 +29,7 @@ def settings(device: str = "cuda", share: float = 0.9) -> ChildSettings:
         devices=devices,
         engine_commands={},
         engines={},
-        gpu_memory_share=share,
+        gpu_memory_fraction=share,
     )
 
 
@@ -45,7 +45,7 @@ class Child:
     def stop(self) -> None:
         self.is_leaving = True
 
-    def look_for_room(self) -> None:
+    def on_memory_freed(self) -> None:
         self.num_looks += 1
 
 
@@ -53,7 +53,7 @@ class Room:
     """GPUs of 80 GiB, and children on them."""
 
     def __init__(self) -> None:
-        self.room = DeviceRoom(settings().devices)
+        self.room = DeviceBudget(settings().devices)
 
     def sleeper(self, key: ChildKey, *, kept: int, needed: int = 1) -> Child:
         child = Child(key)
