@@ -9,13 +9,13 @@ from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, node_flags
 from seamlessflow.data_plane.store.turns.node_texts import NodeText
+from seamlessflow.data_plane.store.turns.protocol import TurnRefused
 from seamlessflow.data_plane.store.turns.sessions import (
     EarlierAttempt,
     SessionRow,
     StoredAttempt,
     StoredSession,
 )
-from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
 
 @dataclass(slots=True)

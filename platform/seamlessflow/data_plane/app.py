@@ -50,10 +50,12 @@ from seamlessflow.data_plane.routes.http import (
 )
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.routes.placing import Placing
-from seamlessflow.data_plane.routes.planning import TurnPlanner
 from seamlessflow.data_plane.routes.refusals import refuse, wrong_method
-from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.turns import TurnRoute
+from seamlessflow.data_plane.serving.bounds import PacedRefusals, SessionBounds
+from seamlessflow.data_plane.serving.planning import TurnPlanner
+from seamlessflow.data_plane.serving.turn_gate import TurnEntry, TurnGate
+from seamlessflow.data_plane.serving.turn_service import TurnService, TurnTimes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.gateways import SESSIONS_FAILED, SESSIONS_OVER
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
@@ -66,6 +68,7 @@ from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.job_loading import job_load
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
 from seamlessflow.runtime.extensions import extensions_installed
 from seamlessflow.runtime.http.bodies import ClientGone
@@ -103,6 +106,29 @@ def _gemini_routes(
         TOKENS: GeminiTokensRoute(registry, bodies, planner, entry),
         MODELS: GeminiModelsRoute(registry),
     }
+
+
+def _turn_entry(settings: Settings) -> TurnEntry:
+    bounds = SessionBounds(settings.max_session_answers, settings.max_session_tokens)
+    return TurnEntry(bounds, TurnGate(time.monotonic), PacedRefusals(time.monotonic))
+
+
+def _turn_service(
+    settings: Settings,
+    registry: Registry,
+    planner: TurnPlanner,
+    bounds: SessionBounds,
+    manager: RolloutManager,
+    watched: Watched,
+) -> TurnService:
+    times = TurnTimes(settings.engine_wait_s, settings.keepalive_s, settings.retry_window_s)
+    return TurnService(registry, planner, bounds, manager, times, watched.is_watched, time.monotonic)
+
+
+def _prompt_helpers(settings: Settings) -> PromptHelpers:
+    return PromptHelpers(
+        HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
+    )
 
 
 class Gateway:
@@ -144,7 +170,8 @@ class Gateway:
         writer = TurnWriter(settings.database_url, engines.turns.num_now, engines.num_held)
         turns = PostgresTurns(self._pool, writer)
         limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
-        registry = Registry(turns, held, limits, tell_over=endings.tell, artifact_root=settings.artifact_root)
+        load_job = partial(job_load, artifact_root=settings.artifact_root)
+        registry = Registry(turns, held, limits, load_job, report_over=endings.tell)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
@@ -156,15 +183,13 @@ class Gateway:
         bodies = BodyRoom(
             max_body_bytes=settings.max_body_bytes, max_total_bytes=settings.max_inflight_body_bytes
         )
-        helpers = PromptHelpers(
-            HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
-        )
-        planner = TurnPlanner(helpers)
-        entry = self._entry = TurnEntry.of(settings, time.monotonic)
+        helpers = _prompt_helpers(settings)
+        planner = TurnPlanner(helpers.prompt)
+        entry = self._entry = _turn_entry(settings)
+        service = _turn_service(settings, registry, planner, entry.bounds, manager, watched)
 
         def turn_route(dialect: Dialect[Any]) -> TurnRoute:
-            clock = time.monotonic
-            return TurnRoute(dialect, settings, registry, manager, watched, bodies, planner, entry, clock)
+            return TurnRoute(dialect, registry, bodies, entry, service)
 
         self._bare = _bare_routes(turn_route, registry, bodies, planner, entry)
         self._gemini = _gemini_routes(turn_route, registry, bodies, planner, entry)

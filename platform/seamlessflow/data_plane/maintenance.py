@@ -10,7 +10,7 @@ from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups.evaluations import evaluations_cancel
 from seamlessflow.data_plane.store.groups.group_rows import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended_and_waiting
-from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
+from seamlessflow.data_plane.store.turns.protocol import TurnRefused
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial

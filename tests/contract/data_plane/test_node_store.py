@@ -18,7 +18,8 @@ from seamlessflow.data_plane.store.groups.group_rows import OpenGroup, sessions_
 from seamlessflow.data_plane.store.turns import node_rows, turn_store
 from seamlessflow.data_plane.store.turns.flush import rows_store
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
-from seamlessflow.data_plane.store.turns.turn_store import PendingTurn, TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.protocol import TurnRefused
+from seamlessflow.data_plane.store.turns.turn_store import PendingTurn, TurnWriter
 
 MONTH = datetime.date(2026, 1, 1)
 ASKED = {"role": "user", "content": "12+34?"}

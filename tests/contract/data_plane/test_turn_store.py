@@ -19,26 +19,26 @@ from seamlessflow.core.guidance.record import guide_record
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
+from seamlessflow.data_plane.store.api_keys import key_digest
 from seamlessflow.data_plane.store.connection import Connection, pool_make
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     OpenGroup,
     Slot,
     group_insert,
-    key_digest,
     sessions_insert,
     slots_new,
 )
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.protocol import TurnRefused, TurnStore
 from seamlessflow.data_plane.store.turns.sessions import (
     EarlierAttempt,
     SessionOutcome,
     SessionRow,
     sessions_end,
 )
-from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
 from tests.fakes.memory_turns import MemoryTurns
 from tests.fixtures.gateway_world import GatewayWorld
 

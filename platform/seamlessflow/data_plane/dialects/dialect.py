@@ -1,7 +1,7 @@
 """The protocols that a dialect implements: how it reads a request, and how it writes an answer or an error.
 
-`routes/turns` serves every dialect in the same way. Invariant: a dialect does no input or output, and keeps no state
-beyond the reply to one turn.
+`serving/turn_service` serves every dialect in the same way. Invariant: a dialect does no input or output, and keeps no
+state beyond the reply to one turn.
 """
 
 from collections.abc import Sequence

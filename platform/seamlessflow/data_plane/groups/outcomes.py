@@ -19,10 +19,11 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.groups.finalization import GroupNews, groups_finalize
+from seamlessflow.data_plane.store.api_keys import KEY_PREFIX
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
-from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, job_lock
+from seamlessflow.data_plane.store.groups.group_rows import job_lock
 from seamlessflow.data_plane.store.jobs import phase_require_live
 from seamlessflow.data_plane.store.tokens import token_projects
 from seamlessflow.data_plane.store.turns.sessions import (

@@ -8,7 +8,7 @@ import hmac
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
+from seamlessflow.data_plane.store.api_keys import key_digest, session_api_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import msgspec
 from seamlessflow.core.protocol.anthropic_messages import TokenCount
 from seamlessflow.data_plane.dialects.messages.request import tokens_request_parse
 from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
-from seamlessflow.data_plane.routes.planning import TurnPlanner
-from seamlessflow.data_plane.routes.turn_gate import TurnEntry
 from seamlessflow.data_plane.routes.turns import ignored_header
+from seamlessflow.data_plane.serving.planning import TurnPlanner
+from seamlessflow.data_plane.serving.turn_gate import TurnEntry
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

@@ -18,8 +18,8 @@ from seamlessflow.data_plane.dialects.gemini.dialect import GeminiDialect
 from seamlessflow.data_plane.dialects.gemini.request import gemini_tokens_parse
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
-from seamlessflow.data_plane.routes.planning import TurnPlanner
-from seamlessflow.data_plane.routes.turn_gate import TurnEntry
+from seamlessflow.data_plane.serving.planning import TurnPlanner
+from seamlessflow.data_plane.serving.turn_gate import TurnEntry
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

@@ -22,9 +22,9 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.routes.http import Scope, credential, header
+from seamlessflow.data_plane.store.api_keys import key_digest, key_session
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.gateways import Holder, session_claim, session_holder
-from seamlessflow.data_plane.store.groups.group_rows import key_digest, key_session
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 FORWARDED = b"x-seamlessflow-forwarded"  # the number of gateways that have passed the request on

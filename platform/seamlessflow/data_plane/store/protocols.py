@@ -1,49 +1,18 @@
-"""The store as the rooms use it, wherever a twin in memory can answer as well as PostgreSQL.
+"""The store as batches and the choice of tasks use it. For turns, see `store/turns/protocol`.
 
-Each protocol has both implementations, and one contract suite (`tests/contract/data_plane`) tests that they behave the
-same. Where the logic is in SQL (leases, locks, admission), there is no protocol.
+Each protocol has two implementations, PostgreSQL and a twin in memory for tests. One contract suite
+(`tests/contract/data_plane`) tests that they behave the same. Where the logic is in SQL (leases, locks, admission),
+there is no protocol.
 """
 
 import datetime
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange, StageRequest
-from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
-from seamlessflow.data_plane.store.turns.node_texts import NodeText
-from seamlessflow.data_plane.store.turns.sessions import StoredAttempt, StoredSession
-
-
-class TurnStore(Protocol):
-    """Sessions with their recorded turns: read when a session comes back to memory, extended when a turn ends."""
-
-    async def job(self, job_id: UUID) -> JobRow | None:
-        """Return the job; None if there is no such job."""
-        ...
-
-    async def session(self, session_id: UUID) -> StoredSession | None:
-        """Return the session with all its nodes; None if there is no such session."""
-        ...
-
-    async def nodes(self, key: SessionKey) -> list[NodeRow]:
-        """Return all nodes of a session, in order of their index."""
-        ...
-
-    async def earlier(self, key: SessionKey) -> StoredAttempt | None:
-        """Return the failed attempt of its slot that a session resumes; None if there is none."""
-        ...
-
-    async def texts(self, key: SessionKey) -> list[NodeText]:
-        """Return what was said in each node of a session, in order of their index."""
-        ...
-
-    def commit(self, rows: Sequence[NodeRow]) -> Awaitable[None]:
-        """Wait until these rows, all of one turn, are durable. Raises TurnRefused if one of them is stored already."""
-        ...
 
 
 class DatasetStore(Protocol):

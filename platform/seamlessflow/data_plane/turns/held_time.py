@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.data_plane.gateways.membership import Membership, Signed
@@ -26,14 +25,6 @@ log = logging.getLogger(__name__)
 SIGN_S = 1.0  # interval of the signs of life
 ABSENCE_S = 3.0  # a longer gap between two signs of one process counts as an absence
 NOTE_S = 0.2  # shorter times stay in memory until the next write: most turns wait only for a moment
-
-
-class SessionClocks(Protocol):
-    """Gives the registry the stall timers of sessions."""
-
-    def clock_new(self, key: SessionKey) -> StallTimer: ...
-
-    async def clock_load(self, key: SessionKey) -> StallTimer: ...
 
 
 @dataclass(slots=True)

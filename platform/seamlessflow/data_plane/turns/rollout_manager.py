@@ -1,7 +1,6 @@
 """Keeps an answer growing until it is finished, whatever happens to engines.
 
-`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it; `grow_whole` only adds
-them. If an engine aborts,
+`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. If an engine aborts,
 drains, changes its version, dies or stalls, the answer continues from its own tokens on another engine with the same or
 a newer version, or waits for one. The caller's stream stays open meanwhile. Closing the iterator early aborts the
 engine's request.
@@ -12,7 +11,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from types import TracebackType
 from uuid import UUID
 
 from seamlessflow.core.placement.engine_key import EngineKey
@@ -84,58 +82,39 @@ class RolloutManager:
         sampling: Sampling,
         affinity: Affinity,
         wait: TurnWait | None = None,
+        *,
+        is_streamed: bool = True,
     ) -> AsyncGenerator[TokenChunk, None]:
         """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyHeld and NoEngine.
 
-        Time that a failing engine cost is credited to the session's stall timer, so its task is not charged for it.
+        is_streamed: otherwise each engine sends one piece. Time that a failing engine cost is credited to the session's
+        stall timer, so its task is not charged for it.
         """
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold, wait) as (
-                engine,
-                pace,
-            ):
+            wanted = _wanted(progress, sampling, affinity)
+            async with self._pool.acquire(wanted, affinity.hold, wait) as (engine, pace):
                 affinity.engine = engine.key
-                with (
-                    self._watch.request(engine, affinity.hold, request) as lifeline,
-                    _Failures(self, engine, progress, affinity, lifeline),
-                ):
-                    async with aclosing(self._client.generate(engine, request, lifeline)) as pieces:
-                        async for piece in pieces:
-                            last_token_s = self._heard(progress, piece, lifeline, pace, last_token_s)
-                            yield piece
-                            if not progress.is_unfinished() and piece.finish_reason is None:
-                                return
-                            if piece.finish_reason is FinishReason.ABORT:
-                                self._leave(engine, progress, "aborted")
+                with self._watch.request(engine, affinity.hold, request) as lifeline:
+                    pieces = self._client.generate(engine, request, lifeline, is_streamed=is_streamed)
+                    try:
+                        async with aclosing(pieces):
+                            async for piece in pieces:
+                                last_token_s = self._add(progress, piece, lifeline, pace, last_token_s)
+                                yield piece
+                                if not progress.is_unfinished() and piece.finish_reason is None:
+                                    return
+                                if piece.finish_reason is FinishReason.ABORT:
+                                    self._leave(engine, progress, "aborted")
+                    except (VersionMismatch, EngineUnavailable) as error:  # another engine continues
+                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
+                        if isinstance(error, VersionMismatch):
+                            self._pool.version_seen(engine, error.served_version)
+                        else:
+                            self._leave(engine, progress, str(error))
 
-    async def grow_whole(
-        self,
-        progress: AnswerProgress,
-        sampling: Sampling,
-        affinity: Affinity,
-        wait: TurnWait | None = None,
-    ) -> None:
-        """Let `progress` grow to its end as `grow` does, with one piece of each engine."""
-        last_token_s = self._clock()
-        while progress.is_unfinished():
-            request = _request(progress, sampling)
-            async with self._pool.acquire(_wanted(progress, sampling, affinity), affinity.hold, wait) as (
-                engine,
-                pace,
-            ):
-                affinity.engine = engine.key
-                with (
-                    self._watch.request(engine, affinity.hold, request) as lifeline,
-                    _Failures(self, engine, progress, affinity, lifeline),
-                ):
-                    piece = await self._client.whole(engine, request, lifeline)
-                    last_token_s = self._heard(progress, piece, lifeline, pace, last_token_s)
-                    if piece.finish_reason is FinishReason.ABORT:
-                        self._leave(engine, progress, "aborted")
-
-    def _heard(
+    def _add(
         self,
         progress: AnswerProgress,
         piece: TokenChunk,
@@ -159,53 +138,6 @@ class RolloutManager:
         if progress.token_ids:
             metrics.CONTINUATIONS.inc()
         log.info("turn leaves engine %s after %d tokens: %s", engine.key, progress.num_tokens, why)
-
-    def _failed(
-        self,
-        engine: Engine,
-        progress: AnswerProgress,
-        hold: StallTimer,
-        lifeline: Lifeline,
-        error: VersionMismatch | EngineUnavailable,
-    ) -> None:
-        hold.credit(lifeline.last_heard_s, self._clock())
-        if isinstance(error, VersionMismatch):
-            self._pool.version_seen(engine, error.served_version)
-        else:
-            self._leave(engine, progress, str(error))
-
-
-class _Failures:
-    """Takes the failures of an engine, after which the answer continues on another one; as a context."""
-
-    __slots__ = ("_affinity", "_engine", "_lifeline", "_manager", "_progress")
-
-    def __init__(
-        self,
-        manager: RolloutManager,
-        engine: Engine,
-        progress: AnswerProgress,
-        affinity: Affinity,
-        lifeline: Lifeline,
-    ) -> None:
-        self._manager, self._engine, self._progress = manager, engine, progress
-        self._affinity, self._lifeline = affinity, lifeline
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, VersionMismatch | EngineUnavailable):
-            return False
-        self._manager._failed(self._engine, self._progress, self._affinity.hold, self._lifeline, error)
-        return True
-
-
-def is_asked_whole(progress: AnswerProgress) -> bool:
-    """Return whether engines may give an answer whole: of a long one, too much would be lost if one died."""
-    return progress.max_tokens <= STREAM_ABOVE_TOKENS
 
 
 def _wanted(progress: AnswerProgress, sampling: Sampling, affinity: Affinity) -> EngineRequest:

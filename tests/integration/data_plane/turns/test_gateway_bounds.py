@@ -6,9 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from seamlessflow.data_plane.routes.bounds import PACE_S
+from seamlessflow.data_plane.serving.bounds import PACE_S
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.integration.data_plane.groups.test_gateway_outside_sessions import close, opened, report
 
@@ -95,56 +93,6 @@ async def test_a_repeated_turn_counts_once_and_a_new_gateway_counts_on(gateway_w
     assert (await ask(gateway_world, session, idempotency_key="b"))[0] == 200
     assert (await ask(gateway_world, session, idempotency_key="c"))[0] == 429
     assert (await ask(gateway_world, session, idempotency_key="b"))[0] == 200
-
-
-async def test_turns_sent_at_the_same_time_do_not_pass_the_bound_together(
-    gateway_world: GatewayWorld,
-) -> None:
-    await start(gateway_world, max_turns=3)
-    session = await opened(gateway_world, "g")
-    answers = await asyncio.gather(
-        *(ask(gateway_world, session, idempotency_key=str(number)) for number in range(12))
-    )
-    assert sorted(status for status, _, _ in answers) == [200] * 3 + [429] * 9
-    assert gateway_world.sql("SELECT num_turns FROM trajectory_session") == [(3,)]
-
-
-async def test_an_agent_that_leaves_its_turns_cannot_pass_the_bound_by_repeating_them(
-    gateway_world: GatewayWorld,
-) -> None:
-    engine = await start(gateway_world, max_turns=1)
-    engine.step_s = 0.05
-    session = await opened(gateway_world, "g")
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await ask(gateway_world, session)
-    engine.step_s = 0.0
-
-    assert (await ask(gateway_world, session))[0] == 200
-    assert (await ask(gateway_world, session))[0] == 429
-
-
-async def test_answers_at_the_same_time_are_bounded(gateway_world: GatewayWorld) -> None:
-    gateway_world.environ = {"SEAMLESSFLOW_SESSION_ANSWERS": "2"}
-    engine = await start(gateway_world)
-    session = await opened(gateway_world, "g")
-    status, headers, body = await ask(gateway_world, session, n=3)
-    assert (status, headers["x-should-retry"]) == (429, "false")
-    assert "3 answers" in body["error"]["message"]
-    assert "SEAMLESSFLOW_SESSION_ANSWERS" in body["error"]["message"]
-
-    engine.step_s = 0.05
-    asking = asyncio.create_task(ask(gateway_world, session, n=2))
-    await gateway_world.until(lambda: _is_busy(engine), what="both answers to grow")
-    status, headers, body = await ask(gateway_world, session)
-    assert (status, headers["x-should-retry"], headers["retry-after"]) == (429, "true", "1")
-    assert body["error"]["code"] == "too_many_answers"
-    assert (await asking)[0] == 200
-    assert (await ask(gateway_world, session))[0] == 200
-
-
-async def _is_busy(engine: Any) -> bool:
-    return bool(engine.num_in_flight == 2)
 
 
 async def test_sampled_tokens_are_bounded(gateway_world: GatewayWorld) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from seamlessflow.data_plane.dialects.catalog import DIALECTS
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.routes.planning import turn_budget
+from seamlessflow.data_plane.serving.planning import turn_budget
 from seamlessflow.data_plane.turns.rendering.helper import _reply
 from seamlessflow.data_plane.turns.rendering.prompt import PromptRequest
 from tests.fixtures.answered_turns import tiny_model_text

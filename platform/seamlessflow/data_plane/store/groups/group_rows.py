@@ -8,10 +8,7 @@ run, the group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropp
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
-import functools
-import hashlib
 import math
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +27,7 @@ from seamlessflow.core.lifecycle.groups import (
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
-from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.data_plane.store.api_keys import key_digest, session_api_key
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.jobs import job_lock_number, month_of
 from seamlessflow.data_plane.store.values import sql_literal
@@ -42,8 +39,6 @@ _MACHINE = sql_literal(FailureKind.MACHINE)
 _UNCHARGED = sorted(kind.value for kind in UNCHARGED)
 
 MAX_FAILURES = 3
-KEY_PREFIX = "sfs_"
-NUM_NAMES_KEPT = 4096
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
 _LEASABLE = f"""
@@ -133,31 +128,6 @@ class UnheldSession:
 def num_rewarded_needed(size: int) -> int:
     """Return how many outcomes a group needs to train once no slot can run any more."""
     return min(size, max(2, math.ceil(size / 2)))
-
-
-def session_api_key(session_id: UUID, secret: str | None = None) -> str:
-    """Return the API key of a session, with `secret` or a random secret as its last part."""
-    shown = show_id(IdKind.SESSION, session_id).partition("_")[2]
-    return f"{KEY_PREFIX}{shown}_{secret or secrets.token_urlsafe(24)}"
-
-
-def key_session(api_key: str) -> UUID | None:
-    """Return the session that an API key names, whether or not the key is its own; None if it names none."""
-    shown, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
-    return _shown_session(shown) if api_key.startswith(KEY_PREFIX) and separator else None
-
-
-@functools.lru_cache(maxsize=NUM_NAMES_KEPT)
-def _shown_session(shown: str) -> UUID | None:
-    """Return the session of this name, without the key's secret; each request asks twice."""
-    try:
-        return parse_id(IdKind.SESSION, f"{IdKind.SESSION}_{shown}")
-    except ValueError:
-        return None
-
-
-def key_digest(api_key: str) -> bytes:
-    return hashlib.sha256(api_key.encode()).digest()
 
 
 async def job_lock(connection: Connection, job_id: UUID) -> None:

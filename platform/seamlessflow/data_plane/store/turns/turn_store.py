@@ -37,6 +37,7 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     prompt_id,
 )
 from seamlessflow.data_plane.store.turns.node_texts import NodeText, node_texts_read
+from seamlessflow.data_plane.store.turns.protocol import TurnRefused
 from seamlessflow.data_plane.store.turns.sessions import (
     StoredAttempt,
     StoredSession,
@@ -62,10 +63,6 @@ _PREPARE_COUNT = f"""
     SET num_turns = s.num_turns + c.turns, num_sampled_tokens = s.num_sampled_tokens + c.tokens
     FROM unnest($1, $2, $3, $4) AS c(id, epoch, turns, tokens)
     WHERE s.id = c.id AND s.gateway_epoch = c.epoch AND s.state = {sql_literal(SessionState.OPEN)}"""
-
-
-class TurnRefused(Exception):
-    """The turn may not be stored: its session is over, or another gateway writes it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +209,7 @@ class TurnWriter:
 
 @dataclass(frozen=True, slots=True)
 class PostgresTurns:
-    """A `TurnStore`; see `store/protocols` for its methods."""
+    """A `TurnStore`; see `store/turns/protocol` for its methods."""
 
     pool: Pool
     writer: TurnWriter

@@ -1,20 +1,17 @@
 """Sends one request to one engine, through its door.
 
-`EngineClient` takes prompt ids and what may still be sampled: `generate` yields `TokenChunk`s, `whole` returns one.
-Every failure is one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died
-carry the version that its stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever
-watches the engine can cut every wait for it. Invariant: a lifeline that is cut ends a wait for the engine, never what
-the caller does between two pieces.
+`EngineClient.generate` takes prompt ids and the number of tokens to sample, and yields `TokenChunk`s. Every failure is
+one of three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry the version
+that its stream named; nothing is guessed. A `Lifeline` ties the request to its engine, so that the watch can cut every
+wait for it. Invariant: a cut lifeline ends a wait for the engine, never the caller's work between two chunks.
 """
 
 import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -120,34 +117,45 @@ class EngineClient:
         self._connections.close()
         await self._http.close()
 
-    async def whole(self, engine: Engine, request: GenerateRequest, lifeline: Lifeline) -> TokenChunk:
-        """Return one answer, which the engine sends when it is complete. Cancelling the wait aborts the request.
-
-        Raises EngineUnavailable, VersionMismatch and EngineRefused.
-        """
-        async with self._exchange(engine, lifeline) as exchange:
-            connection = await exchange.ask(request, is_streamed=False)
-            piece = _unary_piece(_decode_answer(await connection.read_all()), engine.version)
-            exchange.is_complete = True
-        return piece
-
     async def generate(
-        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline
+        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool = True
     ) -> AsyncGenerator[TokenChunk, None]:
-        """Yield pieces of one answer; the last has a finish reason. Closing the iterator early aborts the request.
+        """Yield pieces of one answer; the last has a finish reason. An answer that is not streamed is one piece.
 
-        Raises EngineUnavailable, VersionMismatch and EngineRefused.
+        Closing the iterator early, or cancelling the wait, aborts the request. Raises EngineUnavailable,
+        VersionMismatch and EngineRefused.
         """
-        async with self._exchange(engine, lifeline) as exchange:
-            connection = await exchange.ask(request, is_streamed=True)
-            async for piece in _streamed_pieces(connection, engine.version):
-                exchange.is_complete = piece.finish_reason is not None
+        request_id = os.urandom(16).hex()
+        connection: EngineConnection | None = None
+        has_ended = False  # the engine has nothing left to abort
+        try:
+            connection = await self._connections.take(engine.endpoint, lifeline)
+            message = request_message(engine, request, request_id, is_streamed=is_streamed)
+            connection.ask(message, silence_s=STREAM_SILENCE_S if is_streamed else UNARY_SILENCE_S)
+            if await connection.head() != HTTPStatus.OK:
+                failure = _failure(connection.status, await connection.read_all())
+                has_ended = True
+                raise failure
+            pieces = _streamed_pieces if is_streamed else _whole_piece
+            async for piece in pieces(connection, engine.version):
+                has_ended = piece.finish_reason is not None
                 yield piece
-            if not exchange.is_complete:
+            if not has_ended:
                 raise EngineUnavailable("the engine's stream ended before its answer did")
-
-    def _exchange(self, engine: Engine, lifeline: Lifeline) -> "_Exchange":
-        return _Exchange(self._connections, self._abort, self._abort_later, engine, lifeline)
+        except EngineStalled as error:
+            has_ended = True
+            self._abort_later(engine, request_id)
+            raise EngineUnavailable(str(error)) from error
+        except (OSError, msgspec.DecodeError) as error:
+            if has_ended:  # only the end of the stream is missing
+                return
+            has_ended = True
+            raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
+        finally:
+            if connection is not None:
+                self._connections.give_back(connection, lifeline)
+            if not has_ended:
+                await asyncio.shield(self._abort(engine, request_id))
 
     async def counters(self, engine: Engine) -> str | None:
         """Return the counters that change while the engine works, as text to compare; None if no answer came in time.
@@ -181,83 +189,6 @@ class EngineClient:
             )
 
 
-class _Exchange:
-    """One request at one engine, as a context: asked → complete or failed, in the words of EngineClient's callers.
-
-    At its end it gives the connection back, and aborts a request whose answer is not complete.
-    """
-
-    __slots__ = (
-        "_abort",
-        "_abort_later",
-        "_connection",
-        "_connections",
-        "_engine",
-        "_lifeline",
-        "_request_id",
-        "is_complete",
-    )
-
-    def __init__(
-        self,
-        connections: EngineConnections,
-        abort: Callable[[Engine, str], Coroutine[Any, Any, None]],
-        abort_later: Callable[[Engine, str], None],
-        engine: Engine,
-        lifeline: Lifeline,
-    ) -> None:
-        self._connections = connections
-        self._abort = abort
-        self._abort_later = abort_later
-        self._engine = engine
-        self._lifeline = lifeline
-        self._request_id = os.urandom(16).hex()
-        self._connection: EngineConnection | None = None
-        self.is_complete = False
-
-    async def ask(self, request: GenerateRequest, *, is_streamed: bool) -> EngineConnection:
-        """Send the request and return the connection once the head of an answer has come."""
-        engine = self._engine
-        connection = self._connection = await self._connections.take(engine.endpoint, self._lifeline)
-        message = request_message(engine, request, self._request_id, is_streamed=is_streamed)
-        connection.ask(message, silence_s=STREAM_SILENCE_S if is_streamed else UNARY_SILENCE_S)
-        if await connection.head() != HTTPStatus.OK:
-            failure = _failure(connection.status, await connection.read_all())
-            self.is_complete = True
-            raise failure
-        return connection
-
-    async def __aenter__(self) -> "_Exchange":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        try:
-            return error is not None and self._translate(error)
-        finally:
-            if self._connection is not None:
-                self._connections.give_back(self._connection, self._lifeline)
-            if not self.is_complete:
-                await asyncio.shield(self._abort(self._engine, self._request_id))
-
-    def _translate(self, error: BaseException) -> bool:
-        """Return whether the error means nothing, because only the end of a stream is missing after a whole answer.
-
-        Raises EngineUnavailable if the engine or the way to it failed.
-        """
-        if isinstance(error, EngineStalled):
-            self.is_complete = True
-            self._abort_later(self._engine, self._request_id)
-            raise EngineUnavailable(str(error)) from error
-        if not isinstance(error, OSError | msgspec.DecodeError):
-            return False
-        if self.is_complete:
-            return True
-        self.is_complete = True
-        raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
-
-
 def _failure(status: int, raw: bytes) -> Exception:
     try:
         refusal = _decode_refusal(raw)
@@ -286,7 +217,7 @@ async def _streamed_pieces(
         failed = next((number for number, answer in enumerate(answers) if answer.error is not None), None)
         pieces: list[TokenChunk] = []
         for choice in (choice for answer in answers[:failed] for choice in answer.choices):
-            guided_by = guided_by or choice.guided_by  # only the first event says it
+            guided_by = guided_by or choice.guided_by  # only the first event has it
             pieces.append(_streamed_piece(choice, guided_by, expected_version))
             if pieces[-1].finish_reason is not None:
                 yield _joined(pieces)
@@ -331,7 +262,10 @@ def _stream_failure(error: Mapping[str, object]) -> Exception:
     return EngineUnavailable(str(error.get("message")))
 
 
-def _unary_piece(answer: _Answer, expected_version: int) -> TokenChunk:
+async def _whole_piece(
+    connection: EngineConnection, expected_version: int
+) -> AsyncGenerator[TokenChunk, None]:
+    answer = _decode_answer(await connection.read_all())
     if not answer.choices:
         raise EngineUnavailable("the engine's answer has no choice")
     choice = answer.choices[0]
@@ -345,7 +279,7 @@ def _unary_piece(answer: _Answer, expected_version: int) -> TokenChunk:
     reason = _finish_reason(choice)
     if reason is None:
         raise EngineUnavailable("the engine's answer has no finish reason")
-    return TokenChunk(ids, logprobs, spans, reason, choice.guided_by, *_top(choice))
+    yield TokenChunk(ids, logprobs, spans, reason, choice.guided_by, *_top(choice))
 
 
 def _tokens(choice: _Choice) -> tuple[bytes, bytes]:

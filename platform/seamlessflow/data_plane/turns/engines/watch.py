@@ -8,6 +8,7 @@ decides; this module only measures. States of an engine: trusted â†’ suspected â
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -201,7 +202,10 @@ class EngineWatch:
         lifeline = Lifeline(self._clock, StallWatch(), num_prompt_tokens=1)
         try:
             async with asyncio.timeout(PROVE_TIMEOUT_S):
-                return (await self._client.whole(engine, PROOF, lifeline)).num_tokens > 0
+                async with aclosing(
+                    self._client.generate(engine, PROOF, lifeline, is_streamed=False)
+                ) as pieces:
+                    return any([piece.num_tokens > 0 async for piece in pieces])
         except VersionMismatch as mismatch:
             self._pool.version_seen(engine, mismatch.served_version)
         except EngineRefused:

@@ -14,15 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.admission.pace import JobPace
-from seamlessflow.core.job_spec import JobSpec, job_spec_parse
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
-from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.engines.turn_wait import TurnWait
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.continuation import TailKind
-from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.recent_prompts import RecentPrompts
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import Begun, EarlierAnswers
@@ -30,7 +29,6 @@ from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.session_use import SessionUse
 from seamlessflow.data_plane.turns.trajectory_manager.unclaimed import SlotKey
-from seamlessflow.runtime.artifacts.recorded import recorded_pin
 from seamlessflow.runtime.artifacts.store import PinnedFiles
 
 NUM_PROMPTS_KEPT = 256
@@ -57,9 +55,8 @@ class LiveJob:
     pace: tuple[int, JobPace | None] | None = None  # with the published batch up to which it was measured
     # The kinds of turns that a helper has rendered from their tails; the template has proven alike for them.
     proven_tails: set[TailKind] = field(default_factory=set)
-    held: list[PinnedFiles] = field(
-        default_factory=list
-    )  # its files, if this host has copies from a store of objects
+    # Its files, if this host has copies from a store of objects.
+    pinned: list[PinnedFiles] = field(default_factory=list)
 
     @property
     def resumes_failed(self) -> bool:
@@ -334,31 +331,3 @@ class LiveSession:
         )
         self.tree.add(node)
         return NodeRow(self.key, node, facts)
-
-
-def live_job(row: JobRow, *, artifact_root: str = "") -> LiveJob:
-    """Load a job's spec and its model's text files. Raises ModelUnusable, InvalidJobSpec, StoreError, InvalidRoot.
-
-    `artifact_root`: where the files are that are in no folder of this host.
-    """
-    spec, held = job_spec_parse(row.spec), list[PinnedFiles]()
-
-    def here(recorded: str, *, text_only: bool = False) -> str:
-        if not recorded or recorded.startswith("/"):
-            return recorded  # whoever reads it says what is wrong with it
-        held.append(recorded_pin(artifact_root, recorded, text_only=text_only))
-        return str(held[-1].path)
-
-    model = here(row.model_path, text_only=True)
-    return LiveJob(
-        job_id=row.job_id,
-        project_id=row.project_id,
-        name=row.name,
-        spec=spec,
-        tasks_path=here(row.tasks_path),
-        evaluation_tasks_path=here(row.evaluation_tasks_path),
-        text=model_text_load(model, spec.model.family),
-        model_path=model,
-        num_dataset_groups=row.num_dataset_groups,
-        held=held,
-    )

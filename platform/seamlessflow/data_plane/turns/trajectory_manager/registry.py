@@ -9,26 +9,23 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol
 from uuid import UUID
 
-from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.groups.group_rows import key_digest, key_session
-from seamlessflow.data_plane.store.protocols import TurnStore
+from seamlessflow.data_plane.store.api_keys import key_digest, key_session
+from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.protocol import TurnStore
 from seamlessflow.data_plane.store.turns.sessions import StoredAttempt
-from seamlessflow.data_plane.turns.held_time import SessionClocks
-from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
-from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
+from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import EarlierAnswers
-from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.unclaimed import UnclaimedAnswers
-from seamlessflow.runtime.artifacts.opening import InvalidRoot
-from seamlessflow.runtime.artifacts.store import ArtifactMissing, StoreError
 
 MAX_JOBS = 256
 MAX_UNTAKEN = 512  # failed sessions that did not come to ask for all answers of earlier attempts
@@ -48,31 +45,39 @@ class RegistryLimits:
     max_bytes: int = 1 << 30
 
 
-def _tell_nobody(_: UUID, _is_resumed: bool) -> None:
+class SessionClocks(Protocol):
+    """Gives the stall timers of sessions."""
+
+    def clock_new(self, key: SessionKey) -> StallTimer: ...
+
+    async def clock_load(self, key: SessionKey) -> StallTimer: ...
+
+
+def _report_nothing(_: UUID, _is_resumed: bool) -> None:
     """Do nothing: there is no other gateway."""
 
 
 class Registry:
-    """Holds the live jobs and sessions of this process."""
+    """The live jobs and sessions of this process."""
 
     def __init__(
         self,
         store: TurnStore,
-        held: SessionClocks,
+        clocks: SessionClocks,
         limits: RegistryLimits,
+        load_job: Callable[[JobRow], LiveJob],
         *,
-        tell_over: Callable[[UUID, bool], None] = _tell_nobody,
-        artifact_root: str = "",
+        report_over: Callable[[UUID, bool], None] = _report_nothing,
     ) -> None:
-        """`tell_over` gets the sessions that are over and not in this process's memory, and whether they are resumed.
+        """`load_job` may block: it runs in a thread.
 
-        `artifact_root`: the store from which this host fetches the files of jobs, unless they are in its own folders.
+        `report_over` gets the sessions that are over and not in this process's memory, and whether they are resumed.
         """
         self.store = store
-        self._held = held
+        self._clocks = clocks
         self._limits = limits
-        self._tell_over = tell_over
-        self._artifact_root = artifact_root
+        self._read_job = load_job
+        self._report_over = report_over
         self._sizes: dict[UUID, int] = {}
         self._num_bytes = 0
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
@@ -205,7 +210,7 @@ class Registry:
         """Add a session that this gateway has just opened; it has no turns to read back."""
         digest = key_digest(api_key)
         session = LiveSession(key, job, group_id, digest, True, evaluation_version, slot, attempt)
-        session.affinity.hold = self._held.clock_new(key)
+        session.affinity.hold = self._clocks.clock_new(key)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
@@ -219,7 +224,7 @@ class Registry:
         `is_resumed`: it failed in a way after which the next attempt of its slot may go on with its answers.
         """
         if not self.close_here(session_id, is_resumed=is_resumed):
-            self._tell_over(session_id, is_resumed)
+            self._report_over(session_id, is_resumed)
 
     def close_here(self, session_id: UUID, *, is_resumed: bool = False) -> bool:
         """Cancel the turns in flight of a session and accept no new ones. Returns False if it is not in memory.
@@ -279,16 +284,8 @@ class Registry:
         row = await self.store.job(job_id)
         if row is None:
             raise job_not_found(job_id)
-        try:
-            # A tokenizer may have many megabytes, and may have to be fetched.
-            job = await asyncio.to_thread(live_job, row, artifact_root=self._artifact_root)
-        except (ModelUnusable, TemplateRefused, InvalidJobSpec, InvalidRoot, ArtifactMissing) as error:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST, f"The job cannot be served: {error}.", code="job_unusable"
-            ) from error
-        except StoreError as error:
-            message = f"The job's files cannot be fetched now: {error}."
-            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message, code="files_unavailable") from error
+        # A tokenizer may have many megabytes, and may have to be fetched.
+        job = await asyncio.to_thread(self._read_job, row)
         job.is_over = row.state in TERMINAL_JOB_STATES
         self._jobs[job_id] = job
         while len(self._jobs) > MAX_JOBS:
@@ -299,7 +296,7 @@ class Registry:
         if stored is None:
             return
         row = stored.row
-        hold = await self._held.clock_load(stored.key)
+        hold = await self._clocks.clock_load(stored.key)
         session = LiveSession(
             key=stored.key,
             job=await self.job(row.job_id),

@@ -14,10 +14,10 @@ from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishR
 from seamlessflow.core.trajectory.messages import digest_without_text, message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG, NodeFacts, NodeRow
+from seamlessflow.data_plane.store.turns.protocol import TurnStore
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
-from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
+from seamlessflow.data_plane.turns.rollout_manager import STREAM_ABOVE_TOKENS, RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import (
     UNFINISHED,
     UNTRAINED_FLAG,
@@ -27,12 +27,23 @@ from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSe
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
 
 
-async def turn_grow(turn: Turn, choice: Choice, manager: RolloutManager) -> AsyncGenerator[list[Delta], None]:
-    """Yield the deltas of one answer until it ends. Closing the iterator early aborts the engine's request."""
+async def turn_grow(
+    turn: Turn, choice: Choice, manager: RolloutManager, *, is_streamed: bool = True
+) -> AsyncGenerator[list[Delta], None]:
+    """Yield the deltas of one answer until it ends. Closing the iterator early aborts the engine's request.
+
+    is_streamed: otherwise an engine sends its answer whole, unless it is so long that its loss would cost too much.
+    """
     progress, text = choice.progress, choice.text
     if progress.token_ids:  # a retry continues from the tokens of the abandoned turn
         yield text.push(bytes(progress.token_ids))
-    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity, turn.wait)
+    pieces = manager.grow(
+        progress,
+        turn.session.sampling,
+        turn.session.affinity,
+        turn.wait,
+        is_streamed=is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS,
+    )
     async with aclosing(pieces):
         if not text.is_stopped():
             async for piece in pieces:
@@ -43,14 +54,6 @@ async def turn_grow(turn: Turn, choice: Choice, manager: RolloutManager) -> Asyn
     if text.num_kept_tokens is not None:
         progress.cut(text.num_kept_tokens)
     yield deltas
-
-
-async def turn_grow_whole(turn: Turn, choice: Choice, manager: RolloutManager) -> None:
-    """Let one answer grow to its end while nobody reads along. The request must have no stop strings."""
-    progress = choice.progress
-    await manager.grow_whole(progress, turn.session.sampling, turn.session.affinity, turn.wait)
-    choice.text.push(bytes(progress.token_ids))
-    choice.text.finish()
 
 
 async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) -> None:

@@ -186,26 +186,23 @@ class SteadyClient:
         num = seconds * int(RATE)
         return TokenChunk(bytes(4 * num), bytes(4 * num), (0, 0), reason)
 
-    async def generate(self, *_: object) -> AsyncGenerator[TokenChunk, None]:
-        for second in range(20):
-            yield self._piece(1, FinishReason.LENGTH if second == 19 else None)
-
-    async def whole(self, *_: object) -> TokenChunk:
-        return self._piece(20, FinishReason.LENGTH)
+    async def generate(self, *_: object, is_streamed: bool) -> AsyncGenerator[TokenChunk, None]:
+        num_pieces = 20 if is_streamed else 1
+        for number in range(1, num_pieces + 1):
+            yield self._piece(20 // num_pieces, FinishReason.LENGTH if number == num_pieces else None)
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-async def test_the_tokens_of_every_answer_count(clock: Clock, is_whole: bool) -> None:
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_the_tokens_of_every_answer_count(clock: Clock, is_streamed: bool) -> None:
     pool = EnginePool(clock, max_held=10)
     pool.table_set([Engine(PHASE, JOB, "http://engine", 0, "token", num_slots=1)])
     client = cast(EngineClient, SteadyClient(clock))
     manager = RolloutManager(pool, client, EngineWatch(pool, client, clock, cast(SuspicionLog, None)), clock)
     progress = AnswerProgress(prompt_ids=bytes(4), max_tokens=200)
     sampling = Sampling(JOB, temperature=1.0, stop_token_ids=())
-    if is_whole:
-        await manager.grow_whole(progress, sampling, Affinity())
-    else:
-        assert [piece.num_tokens async for piece in manager.grow(progress, sampling, Affinity())] == [10] * 20
+    pieces = manager.grow(progress, sampling, Affinity(), is_streamed=is_streamed)
+    num_pieces = 20 if is_streamed else 1
+    assert [piece.num_tokens async for piece in pieces] == [200 // num_pieces] * num_pieces
     paces = pool.paces_due()
     assert paces is not None
     assert paces[EngineKey(PHASE)] == pytest.approx((200.0, 20.0))

@@ -13,7 +13,8 @@ from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.parsers.call_ids import call_stem
-from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveJob, LiveSession, live_job
+from seamlessflow.data_plane.turns.trajectory_manager.job_loading import job_load
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveJob, LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan
 from tests.fixtures.planned_turns import plan_turn
 from tests.fixtures.tiny_text import write_tiny_text
@@ -26,7 +27,7 @@ def job_of(folder: Path, on_failure: str) -> LiveJob:
     section = {"name": "command", "tasks": "t", "command": ["true"], "on_failure": on_failure}
     spec = job_spec_parse({"name": "tiny", "model": {"source": "model"}, "environment": section})
     row = JobRow(uuid4(), uuid4(), "tiny", "running", spec.model_dump(mode="json"), model, "", "")
-    return live_job(row)
+    return job_load(row)
 
 
 def session_of(job: LiveJob) -> LiveSession:

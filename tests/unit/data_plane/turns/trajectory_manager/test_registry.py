@@ -15,13 +15,14 @@ from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishReason
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
+from seamlessflow.data_plane.store.api_keys import key_digest, session_api_key
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.trajectory_manager.in_flight import InFlight
+from seamlessflow.data_plane.turns.trajectory_manager.job_loading import job_load
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
@@ -58,9 +59,9 @@ class SlowTurns(MemoryTurns):
 class World:
     def __init__(self, folder: Path, *, max_sessions: int = 8, max_bytes: int = 1 << 30) -> None:
         self.store = SlowTurns()
-        self.told: list[tuple[UUID, bool]] = []
+        self.reported: list[tuple[UUID, bool]] = []
         limits = RegistryLimits(max_sessions, max_bytes)
-        self.registry = Registry(self.store, Clocks(), limits, tell_over=self._tell_over)
+        self.registry = Registry(self.store, Clocks(), limits, job_load, report_over=self._report_over)
         self._project_id, self._job_id = uuid4(), uuid4()
         spec = job_spec_parse(
             {"name": "tiny", "model": {"source": "model"}, "environment": {"name": "external"}}
@@ -70,8 +71,8 @@ class World:
             self._job_id, self._project_id, "tiny", "running", spec.model_dump(mode="json"), model, "", ""
         )
 
-    def _tell_over(self, session_id: UUID, is_resumed: bool) -> None:
-        self.told.append((session_id, is_resumed))
+    def _report_over(self, session_id: UUID, is_resumed: bool) -> None:
+        self.reported.append((session_id, is_resumed))
 
     def session(self) -> str:
         """Add a session that another gateway opened, and return its API key."""
@@ -223,7 +224,7 @@ async def test_a_session_that_is_over_and_not_here_is_told_to_the_others(tmp_pat
     world.registry.close(here.key.session_id)
     world.registry.close(elsewhere, is_resumed=True)
 
-    assert world.told == [(elsewhere, True)]
+    assert world.reported == [(elsewhere, True)]
 
 
 def grow(session: LiveSession, *, num_turns: int, num_tokens: int) -> None:

@@ -5,16 +5,16 @@ Invariant: no sign of life is written after the block.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-
-from seamlessflow.data_plane.routes.http import Send
 
 
 class SignsOfLife:
     """Use it as a context around the time in which chunks may be late. One per stream."""
 
-    def __init__(self, send: Send, sign: Callable[[], bytes], every_s: float) -> None:
+    def __init__(
+        self, send: Callable[[bytes], Awaitable[None]], sign: Callable[[], bytes], every_s: float
+    ) -> None:
         self._send = send
         self._sign = sign
         self._every_s = every_s
@@ -43,7 +43,7 @@ class SignsOfLife:
 
     async def write(self, chunk: bytes) -> None:
         self._written_s = self._loop.time()
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._send(chunk)
 
     def _look(self) -> None:
         left_s = self._written_s + self._every_s - self._loop.time()

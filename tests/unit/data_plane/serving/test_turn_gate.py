@@ -5,8 +5,8 @@ from uuid import UUID
 
 from seamlessflow.core.admission.fair_queue import is_full_for
 from seamlessflow.core.admission.loop_quotas import RequestUse
-from seamlessflow.data_plane.routes.bounds import LONGEST_PACE_S, PACE_S, PacedRefusals
-from seamlessflow.data_plane.routes.turn_gate import PER_ROUND, TurnGate
+from seamlessflow.data_plane.serving.bounds import LONGEST_PACE_S, PACE_S, PacedRefusals
+from seamlessflow.data_plane.serving.turn_gate import PER_ROUND, TurnGate
 
 FLOODING, OTHER = UUID(int=1), UUID(int=2)
 

@@ -1,17 +1,15 @@
 """Signs of life: only in silence, and never after the block."""
 
 import asyncio
-from collections.abc import MutableMapping
-from typing import Any
 
-from seamlessflow.data_plane.routes.signs_of_life import SignsOfLife
+from seamlessflow.data_plane.serving.signs_of_life import SignsOfLife
 
 EVERY_S = 0.05
 
 
 def _signs(sent: list[bytes], every_s: float = EVERY_S) -> SignsOfLife:
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message["body"])
+    async def send(chunk: bytes) -> None:
+        sent.append(chunk)
 
     return SignsOfLife(send, lambda: b"sign", every_s)
 

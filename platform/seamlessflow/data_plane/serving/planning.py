@@ -1,9 +1,10 @@
 """Plans a turn: joins a request to its session's tree, and bounds its answer by the model's context."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -15,8 +16,7 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ContextTooLong, bad_request
-from seamlessflow.data_plane.store.protocols import TurnStore
-from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
+from seamlessflow.data_plane.store.turns.protocol import TurnStore
 from seamlessflow.data_plane.turns.rendering.prompt import (
     AskedPrompt,
     Prompt,
@@ -42,11 +42,14 @@ from seamlessflow.data_plane.turns.trajectory_manager.recorded_turns import Reco
 TAILS_ABOVE_BYTES = 16 << 10
 
 
-class TurnPlanner:
-    """Renders and tokenises in helper processes; one per process."""
+MakePrompt = Callable[[UUID, AskedPrompt], Coroutine[Any, Any, Prompt]]
 
-    def __init__(self, helpers: PromptHelpers) -> None:
-        self._helpers = helpers
+
+class TurnPlanner:
+    """Renders and tokenises with `make_prompt`, in helper processes; one per process."""
+
+    def __init__(self, make_prompt: MakePrompt) -> None:
+        self._make_prompt = make_prompt
 
     async def plan(
         self,
@@ -77,7 +80,7 @@ class TurnPlanner:
         return turn_plan(session.tree, matched, await self._prompt(job, request, asked))
 
     async def _prompt(self, job: LiveJob, request: PromptRequest, asked: AskedPrompt) -> Prompt:
-        make = partial(self._helpers.prompt, job.job_id)
+        make = partial(self._make_prompt, job.job_id)
         if not request.cuts:
             is_lasting = job.text.template.is_constant
             return await job.recent_prompts.prompt(asked, make, is_lasting=is_lasting)
@@ -106,14 +109,14 @@ class TurnPlanner:
                 )
             except ValueError as error:
                 raise bad_request(f"The prompt cannot be tokenised: {error}.", param="prompt") from error
-            return (await self._helpers.prompt(job.job_id, asked)).new_ids
+            return (await self._make_prompt(job.job_id, asked)).new_ids
         highest = int(np.frombuffer(prompt.token_ids, dtype="<i4").max())
         if highest > (max_id := job.text.max_id):
             raise bad_request(f"prompt must have token ids up to {max_id}, got {highest}.", param="prompt")
         return prompt.token_ids
 
 
-def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
+def met(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
     """Return the request as this job meets it: a demand for strict tools that it cannot meet is named as ignored.
 
     Other demands stay, with a bound on the reasoning before the form: engines and models that cannot meet them refuse
@@ -160,9 +163,9 @@ def _makes_strict(session: LiveSession, demand: ToolDemand) -> bool:
 
 
 def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) -> int:
-    """Return how many tokens an answer may have. Raises ApiError (400) if the prompt leaves no room."""
+    """Return how many tokens an answer may have. Raises ApiError (400) if the prompt leaves none."""
     spec = session.job.spec
-    room = spec.model.max_model_len - plan.num_prompt_tokens
-    if room < 1:
+    num_left = spec.model.max_model_len - plan.num_prompt_tokens
+    if num_left < 1:
         raise ContextTooLong(plan.num_prompt_tokens, spec.model.max_model_len)
-    return min(room, spec.rollout.max_tokens_per_turn, max_tokens or room)
+    return min(num_left, spec.rollout.max_tokens_per_turn, max_tokens or num_left)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from uuid import UUID
 
-from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 
@@ -29,10 +28,6 @@ class SessionBounds:
 
     max_answers: int  # of a session at the same time
     max_tokens: int  # sampled in a session
-
-    @classmethod
-    def of(cls, settings: Settings) -> "SessionBounds":
-        return cls(settings.max_session_answers, settings.max_session_tokens)
 
     @contextmanager
     def request(self, session: LiveSession) -> Iterator[None]:

@@ -13,8 +13,8 @@ from seamlessflow.core.guidance.guide import Guide
 from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
-from seamlessflow.data_plane.routes.bounds import SessionBounds
-from seamlessflow.data_plane.routes.planning import TurnPlanner, turn_budget
+from seamlessflow.data_plane.serving.bounds import SessionBounds
+from seamlessflow.data_plane.serving.planning import TurnPlanner, turn_budget
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.trajectory_manager.earlier_answers import Begun, EarlierAnswers, Wanted

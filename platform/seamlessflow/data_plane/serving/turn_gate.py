@@ -1,9 +1,9 @@
 """Lets turns begin in turn, job by job and within a job session by session, while more want to begin than can.
 
-A gateway's work for turns shares one event loop. `enter` returns at once if few turns have begun in this round of the
+All of a gateway's turns use one event loop. `enter` returns at once if few turns have begun in this round of the
 loop and the job may use more of it; else the turn waits in its session's line, and each round lets the next few begin.
 So a job that floods the gateway lengthens its own lines, and leaves the loop free for the turns of others. Invariant:
-no turn waits for long lines of other jobs, and each job has its part of the loop's time (`LoopQuotas`).
+no turn waits for long lines of other jobs, and each job has its quota of the loop's time (`LoopQuotas`).
 """
 
 import asyncio
@@ -14,8 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.admission.loop_quotas import LoopQuotas, RequestUse
-from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.routes.bounds import BoundReached, PacedRefusals, SessionBounds
+from seamlessflow.data_plane.serving.bounds import BoundReached, PacedRefusals, SessionBounds
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.runtime.timed_steps import timed
 
@@ -90,10 +89,6 @@ class TurnEntry:
     bounds: SessionBounds
     gate: TurnGate
     refusals: PacedRefusals
-
-    @classmethod
-    def of(cls, settings: Settings, clock: Callable[[], float]) -> "TurnEntry":
-        return cls(SessionBounds.of(settings), TurnGate(clock), PacedRefusals(clock))
 
     async def serve(self, session: LiveSession, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Serve a request of a session in turn. Raises ApiError (429)."""

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from seamlessflow.data_plane.routes.planning import TAILS_ABOVE_BYTES, TurnPlanner
+from seamlessflow.data_plane.serving.planning import TAILS_ABOVE_BYTES, TurnPlanner
 from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import (
@@ -58,7 +58,7 @@ def conversation(num_chars: int) -> list[dict[str, Any]]:
 
 async def planned(helpers: Helpers, *, num_chars: int, num_turns: int, **fields: Any) -> list[Prompt]:
     job: Any = SimpleNamespace(job_id=uuid4(), text=helpers.text, proven_tails=set())
-    planner = TurnPlanner(helpers)  # type: ignore[arg-type]
+    planner = TurnPlanner(helpers.prompt)
     messages = template_messages(conversation(num_chars))
     cuts = [Cut(4, "<|im_end|>"), Cut(2, "<|im_end|>")]
     request = PromptRequest("", messages, None, {}, cuts, 100_000, **fields)
