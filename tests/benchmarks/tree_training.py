@@ -27,8 +27,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from seamlessflow.core.algorithms.tree_weights import token_weights
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import tree_attention_enable

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from seamlessflow.core.batching.format import Batch, BatchHeader
-from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group, training_device
 from seamlessflow_workers.weights.transports.file.sending import weights_publish

@@ -13,8 +13,7 @@ from seamlessflow.core.extensions.checks import name_problems, option_problems, 
 from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.spec_problems import SpecProblem
-from seamlessflow.core.training.critic import critic_problems
-from seamlessflow.core.training.mini_batches import mini_batch_problems
+from seamlessflow.core.training_problems import critic_problems, mini_batch_problems
 
 
 def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None = None) -> JobSpec:

@@ -18,8 +18,8 @@ import torch
 from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 
 from seamlessflow.core.batching.format import Batch, BatchHeader
-from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT
 from seamlessflow_workers.train import preload as preload  # what is imported later would count as the model's
 from seamlessflow_workers.train.step import policy
 from seamlessflow_workers.train.step.engine import TrainEngine

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow_workers.train.sequence_parallel.collectives import sequence_group
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad
 from seamlessflow_workers.train.sequence_parallel.support import sequence_attention_enable

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.advantage import Floats, batch_normalised
-from seamlessflow.core.batching.tree_layout import Ints, TreeLayout
 from seamlessflow.core.training.section import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import Ints, TreeLayout
 
 
 @dataclass(frozen=True, slots=True)

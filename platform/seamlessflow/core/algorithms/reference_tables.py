@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.presets import PRESETS
 from seamlessflow.core.algorithms.section import AlgorithmSection, StageSection
-from seamlessflow.core.job_spec import TrainSection
+from seamlessflow.core.training.section import TrainSection
 
 OURS = "ours"
 # Where each option comes from; a test checks that none is missing.

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.batching.tree_layout import TreeLayout
-from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.training.section import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 
 Floats = NDArray[np.float64]
 

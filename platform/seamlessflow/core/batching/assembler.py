@@ -23,10 +23,10 @@ from seamlessflow.core.batching.group_weights import (
     judged_session,
     token_weights_of,
 )
-from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.guidance.record import GuideRecord
-from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.training.section import TrainObjective
 from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT
 
 
 @dataclass(frozen=True, slots=True)

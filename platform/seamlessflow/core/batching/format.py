@@ -1,7 +1,7 @@
 """The bytes of a training batch: packed arrays of trees of samples, as one safetensors buffer.
 
 Samples are concatenated: sample s spans `sample_starts[s]:sample_starts[s + 1]` and continues from token
-`sample_parents[s]` (`core.batching.tree_layout`). Three arrays have the weights of tokens
+`sample_parents[s]` (`core.trajectory.tree_layout`). Three arrays have the weights of tokens
 (`core.algorithms.tree_weights`). The same batch always gives the same bytes (arrays are written in a fixed order), so a
 replay after a crash is exact.
 
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
-from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.guidance.record import GuideRecord
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 
 FORMAT_VERSION = 4
-PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 
 
 class BatchHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from seamlessflow.core.algorithms.overlong import is_overlong, soft_penalties
 from seamlessflow.core.algorithms.section import AlgorithmSection, JudgeSection, OverlongSection
 from seamlessflow.core.algorithms.tree_weights import TokenWeights, token_weights
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.training.section import TrainObjective
 from seamlessflow.core.trajectory.flatten import FlatTrees, NodeMarks
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 

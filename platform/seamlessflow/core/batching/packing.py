@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 
 Ints = NDArray[np.int64]
 

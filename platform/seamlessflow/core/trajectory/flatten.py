@@ -1,4 +1,4 @@
-"""Turns conversations of one or more sessions into trees of tokens, depth first (`core.batching.tree_layout`).
+"""Turns conversations of one or more sessions into trees of tokens, depth first (`core.trajectory.tree_layout`).
 
 Context at the beginning of several sessions or branches is stored once; it is compared by its tokens. Sampled tokens
 are never merged, because every draw is a sample of its own. Partial answers are left out (what follows them continues
@@ -17,12 +17,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.batching.format import PROMPT_VERSION
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
+PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 NOT_GUIDED = -1
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 NodeMarks = Mapping[

@@ -16,10 +16,11 @@ import numpy as np
 from seamlessflow.core.algorithms.section import AlgorithmSection, OffPolicySection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession, with_trees
-from seamlessflow.core.batching.format import PROMPT_VERSION, Batch
+from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.dataset.epochs import DatasetEpochs, EpochBatch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.core.trajectory.flatten import PROMPT_VERSION
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 from seamlessflow.data_plane.store.protocols import DatasetStore

@@ -6,10 +6,11 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from seamlessflow.core.batching.format import PROMPT_VERSION, Batch, batch_decode
+from seamlessflow.core.batching.format import Batch, batch_decode
 from seamlessflow.core.dataset.epochs import DatasetEpochs
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.trajectory.flatten import PROMPT_VERSION
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 from tests.fixtures.gateway_world import GatewayWorld

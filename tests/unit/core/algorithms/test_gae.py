@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.gae import branches_of, critic_targets, explained_variance, gae
 from seamlessflow.core.algorithms.reference_critic import reference_gae
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow.core.training.section import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from tests.fixtures.random_trees import branch_tokens
 
 Floats = NDArray[np.float64]

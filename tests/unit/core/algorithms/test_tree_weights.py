@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from seamlessflow.core.algorithms.reference_loss import ReferenceSequence, reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.tree_weights import token_weights
-from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from tests.fixtures.random_trees import branch_tokens, tree_layouts
 
 Floats = NDArray[np.float64]

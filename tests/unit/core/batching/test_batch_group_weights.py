@@ -16,11 +16,11 @@ from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_decode, batch_encode
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
-from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec, TrainObjective
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batches.feed import _plan as plan_of_feed
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob

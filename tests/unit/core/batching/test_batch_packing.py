@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.batching.packing import deal, pack_samples
-from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from tests.fixtures.random_trees import ancestor_mask, branch_tokens, tree_layouts
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.core.batching.format import PROMPT_VERSION, batch_encode
+from seamlessflow.core.batching.format import batch_encode
 from seamlessflow.core.job_spec import job_spec_parse
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.core.trajectory.flatten import PROMPT_VERSION
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.data_plane.batches.offline import offline_batch
 from seamlessflow.data_plane.errors import ApiError

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.training.divisors import divisors_named
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from seamlessflow_workers.train.sequence_parallel.attention import SEQUENCE_ATTENTION, SequencePass
 from seamlessflow_workers.train.sequence_parallel.collectives import SequenceGroup
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad, token_slice

@@ -21,7 +21,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.packing import Pack, deal, pack_samples
-from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow_workers.train.sequence_parallel.slices import rows_pad
 from seamlessflow_workers.train.step.guide_masks import BatchMasks, TokenMasks
 

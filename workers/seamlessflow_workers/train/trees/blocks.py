@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 
 TILE = 128  # tokens along one side of a tile; flex-attention's default
 

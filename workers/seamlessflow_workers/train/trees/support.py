@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from seamlessflow_workers.train.step_engine import ModelRefused
 from seamlessflow_workers.train.trees.attention import TREE_ATTENTION, TreeAttentionError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from seamlessflow.core.batching.format import Batch, BatchHeader
-from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.trajectory.tree_layout import NO_PARENT
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler

@@ -22,8 +22,8 @@ from transformers import (
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.tree_weights import token_weights
-from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.policy import Policy
 from seamlessflow_workers.train.trees.attention import TreeAttentionError, tile_mask, tree_attention_forward

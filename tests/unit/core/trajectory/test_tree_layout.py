@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from seamlessflow.core.batching.tree_layout import InvalidTreeLayout, TreeLayout
+from seamlessflow.core.trajectory.tree_layout import InvalidTreeLayout, TreeLayout
 from tests.fixtures.random_trees import ancestor_mask, branch_tokens, tree_layouts
 
 
