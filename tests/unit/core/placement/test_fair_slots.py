@@ -11,7 +11,7 @@ CAPACITIES = st.integers(1, 500)
 
 
 @pytest.mark.parametrize(
-    "capacity,demands,shares",
+    "capacity,demands,slots",
     [
         (10, {"a": 0}, {"a": 10}),
         (10, {"a": 30, "b": 30}, {"a": 5, "b": 5}),
@@ -22,24 +22,26 @@ CAPACITIES = st.integers(1, 500)
         (2, {"a": 9, "b": 9, "c": 9}, {"a": 1, "b": 1, "c": 1}),
     ],
 )
-def test_examples(capacity: int, demands: dict[str, int], shares: dict[str, int]) -> None:
-    assert fair_slots(capacity, demands) == shares
+def test_examples(capacity: int, demands: dict[str, int], slots: dict[str, int]) -> None:
+    assert fair_slots(capacity, demands) == slots
 
 
 @given(CAPACITIES, DEMANDS)
-def test_all_of_the_capacity_is_given_and_everybody_gets_some(capacity: int, demands: dict[str, int]) -> None:
-    shares = fair_slots(capacity, demands)
-    assert shares.keys() == demands.keys()
-    assert sum(shares.values()) == max(capacity, len(demands))
-    assert min(shares.values()) >= 1
-
-
-@given(CAPACITIES, DEMANDS)
-def test_nobody_waits_while_another_has_more_than_it_wants_or_much_more(
+def test_all_of_the_capacity_is_given_and_every_gateway_gets_some(
     capacity: int, demands: dict[str, int]
 ) -> None:
-    shares = fair_slots(capacity, demands)
-    for short in (member for member in demands if shares[member] < demands[member]):
+    slots = fair_slots(capacity, demands)
+    assert slots.keys() == demands.keys()
+    assert sum(slots.values()) == max(capacity, len(demands))
+    assert min(slots.values()) >= 1
+
+
+@given(CAPACITIES, DEMANDS)
+def test_no_gateway_waits_while_another_has_more_than_it_wants_or_much_more(
+    capacity: int, demands: dict[str, int]
+) -> None:
+    slots = fair_slots(capacity, demands)
+    for short in (member for member in demands if slots[member] < demands[member]):
         for other in demands:
-            assert shares[other] <= max(1, demands[other])
-            assert shares[other] <= shares[short] + 1
+            assert slots[other] <= max(1, demands[other])
+            assert slots[other] <= slots[short] + 1

@@ -11,9 +11,9 @@ def test_two_sockets_of_two_gpus_each_with_hyperthreads() -> None:
     first, second = frozenset({0, 1, 2, 3, 8, 9, 10, 11}), frozenset({4, 5, 6, 7, 12, 13, 14, 15})
     siblings = {frozenset({core, core + 8}) for core in range(8)}
 
-    shares = assign_cores([first, first, second, second], siblings)
+    assigned = assign_cores([first, first, second, second], siblings)
 
-    assert shares == [[0, 1, 8, 9], [2, 3, 10, 11], [4, 5, 12, 13], [6, 7, 14, 15]]
+    assert assigned == [[0, 1, 8, 9], [2, 3, 10, 11], [4, 5, 12, 13], [6, 7, 14, 15]]
 
 
 def test_threads_of_a_core_are_parted_only_if_there_are_fewer_cores_than_devices() -> None:
@@ -26,11 +26,11 @@ def test_more_devices_than_cores_share_them() -> None:
 
 
 @given(cores=st.sets(st.integers(0, 63), min_size=1), num_groups=st.integers(1, 16))
-def test_every_core_belongs_to_exactly_one_part(cores: set[int], num_groups: int) -> None:
-    parts = split_cores(cores, num_groups)
-    assert len(parts) == num_groups
+def test_every_core_belongs_to_exactly_one_group(cores: set[int], num_groups: int) -> None:
+    groups = split_cores(cores, num_groups)
+    assert len(groups) == num_groups
     if len(cores) >= num_groups:
-        assert sorted(core for part in parts for core in part) == sorted(cores)
-        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert sorted(core for group in groups for core in group) == sorted(cores)
+        assert max(map(len, groups)) - min(map(len, groups)) <= 1
     else:
-        assert {core for part in parts for core in part} == cores
+        assert {core for group in groups for core in group} == cores

@@ -112,12 +112,12 @@ def speeds(plan: TrainPlan, watch: Stopwatch, *, num_epochs: int) -> dict[str, f
     num_inputs = num_epochs * sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
     if not num_inputs:
         return {}
-    by_pass = {
+    pass_seconds = {
         name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)
     }
     return {
-        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in by_pass.items()},
-        "perf/trained_tokens_per_s": plan.num_trained_tokens / by_pass["step"],
+        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in pass_seconds.items()},
+        "perf/trained_tokens_per_s": plan.num_trained_tokens / pass_seconds["step"],
     }
 
 

@@ -301,10 +301,10 @@ def test_each_mini_batch_has_a_loss_of_its_own(seed: int, num_mini_batches: int,
     """Its weights add up to one, and the tokens of all together are those of the batch."""
     batch = make_batch(seed)
     batch = dataclasses.replace(batch, groups=(np.arange(10) // 2).astype(np.int32))
-    parts = mini_batches_cut(batch.groups, num_mini_batches, seed=seed, batch_number=1)
-    result = plan(batch, mini_batches=parts, aggregation=aggregation)
-    for micro_batches, part in zip(result.mini_batches, parts, strict=True):
-        tokens = np.flatnonzero((batch.loss_mask != 0) & part[batch.layout.samples])
+    selections = mini_batches_cut(batch.groups, num_mini_batches, seed=seed, batch_number=1)
+    result = plan(batch, mini_batches=selections, aggregation=aggregation)
+    for micro_batches, selected in zip(result.mini_batches, selections, strict=True):
+        tokens = np.flatnonzero((batch.loss_mask != 0) & selected[batch.layout.samples])
         token_indices = np.concatenate(
             [np.empty(0, np.int64), *(micro.token_indices for micro in micro_batches)]
         )
