@@ -60,10 +60,7 @@ RARE = {
 }
 ROUGH = (
     *(f"platform/seamlessflow/{plane}/" for plane in ("control_plane", "data_plane")),
-    *(
-        f"platform/seamlessflow/core/{package}/"
-        for package in ("lifecycle", "liveness", "scheduling", "sizing", "telemetry")
-    ),
+    *(f"platform/seamlessflow/core/{package}/" for package in ("scheduling", "sizing")),
 )
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Of TypeScript: comments, strings and the text between tags are prose.

@@ -51,8 +51,8 @@ class EvaluationState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """leased: given to a trainer; applied: part of a published version; forgotten: part of a durable checkpoint, so its
-    payload is deleted."""
+    """leased: given to a trainer; applied: contained in a published version; forgotten: contained in a durable
+    checkpoint, so its payload is deleted."""
 
     LEASED = "leased"
     APPLIED = "applied"

@@ -1,7 +1,7 @@
 """States of a job and the moves between them. A job reaches exactly one terminal state.
 
 No failure ends a job: the platform pauses it, with the reason, and it goes on once a person has mended what failed.
-Such a job *needs attention*: whoever waits for it must not wait on.
+Such a job *needs attention*: a client that waits for it must not wait on.
 """
 
 from datetime import datetime, timedelta

@@ -19,8 +19,8 @@ class PhaseState(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """Why a phase failed, as far as the platform can tell. `WORK` says something about its job or its machine, `INPUT`
-    only about its job, the others about neither."""
+    """Why a phase failed, as far as the platform knows. `WORK` is evidence about its job or its machine,
+    `INPUT` only about its job, the others about neither."""
 
     WORK = "work"  # what ran failed, or did not start or end in time
     INPUT = "input"  # what the job names, such as its model, would fail in the same way on every machine

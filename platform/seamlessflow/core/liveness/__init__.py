@@ -1,1 +1,1 @@
-"""Rules that tell from silences who is at work and who only seems to be."""
+"""Rules that distinguish, by silences, processes that work from processes that only seem to."""

@@ -1,4 +1,4 @@
-"""Tells from the last words of a child whether a device itself failed, and which one.
+"""Finds from the last words of a child whether a device itself failed, and which one.
 
 Enters: why a child ended, and the devices that it computed on. Leaves: the device, or none. Invariant: an error that a
 program can cause (out of memory, an illegal access, a busy device) is never taken for the device's.
@@ -24,13 +24,13 @@ _SIGNS = (
 
 
 def is_device_error(reason: str) -> bool:
-    said = reason.lower()
-    return any(sign in said for sign in _SIGNS)
+    text = reason.lower()
+    return any(sign in text for sign in _SIGNS)
 
 
 def failed_device(reason: str, devices: Sequence[Device]) -> Device | None:
     """Return the device that failed: the one that the reason names, or the only one there is. None if no device did, or
-    nobody can tell which."""
+    if the reason leaves open which."""
     if not is_device_error(reason):
         return None
     named = [device for device in devices if device.id in reason]

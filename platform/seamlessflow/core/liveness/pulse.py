@@ -12,7 +12,7 @@ LONGEST_TICK_S = 2 * ASK_EVERY_S
 
 @dataclass(slots=True)
 class Pulse:
-    """Tells whether a child is lost. `limit_s`: how long it may be silent."""
+    """Decides whether a child is lost. `limit_s`: how long it may be silent."""
 
     limit_s: float
     silence_s: float = 0.0

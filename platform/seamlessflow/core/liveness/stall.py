@@ -1,10 +1,10 @@
 """When a silent party is suspected: it has been silent for longer than its own pace explains.
 
 `StallWatch` takes durations that a listener measures (its own ticks), signs of progress and answers to probes; it says
-whether to probe and whether to suspect. Time counts only while the listener is awake, so one that was stopped blames
-nobody. Invariants: nobody is suspected within LEAST_ALLOWED_S of silence, nor for silence alone: a probe must have gone
-unanswered or have been answered without progress; whoever shows no progress is suspected after MOST_ALLOWED_S at the
-latest.
+whether to probe and whether to suspect. Time counts only while the listener is awake, so one that was stopped suspects
+no party. Invariants: no party is suspected within LEAST_ALLOWED_S of silence, nor for silence alone: a probe must have
+gone unanswered or have been answered without progress; a party without progress is suspected after MOST_ALLOWED_S at
+the latest.
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ def silence_allowed_s(*, largest_gap_s: float, prefill_s: float = 0.0, update_s:
 
 @dataclass(slots=True)
 class StallWatch:
-    """Watches one party that has work in hand. `heard` and `probed` note what it shows, `listened` notes elapsed time.
+    """Watches one party that has work in hand. `progressed` and `probed` note its signs, `listened` notes elapsed time.
 
     A gap counts towards the estimate only as far as probes were answered in it: a slow party earns patience, a stopped
     one does not. A suspicion doubles the allowed silence for a while, so a wrong one is not repeated at once.
@@ -64,11 +64,11 @@ class StallWatch:
 
     arrivals: ArrivalEstimator = field(default_factory=ArrivalEstimator)
     silence_s: float = 0.0
-    _proved_s: float = 0.0  # the part of the silence in which it answered probes
+    _proved_s: float = 0.0  # how much of the silence it answered probes in
     _unprobed_s: float = 0.0
     _answer: ProbeAnswer | None = None
 
-    def heard(self) -> None:
+    def progressed(self) -> None:
         """Note that it showed progress."""
         if self.silence_s:
             self.arrivals.note(self._proved_s)
@@ -86,7 +86,7 @@ class StallWatch:
 
     def probed(self, answer: ProbeAnswer) -> None:
         if answer is ProbeAnswer.MOVED:
-            self.heard()
+            self.progressed()
             return
         self._answer = answer
         if answer is ProbeAnswer.SAME:

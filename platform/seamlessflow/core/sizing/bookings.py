@@ -1,9 +1,9 @@
 """Who may use how much of a device's memory at this moment: the processes of one machine, asleep and awake.
 
 A phase has all devices of its machine, so one sum stands for each of them: that of the smallest. Takes what processes
-need while they are awake (estimated, later measured) and what they said they keep while they sleep. Returns whether
-one more may wake or load, otherwise why not and who would have to go.
-States of a process: asleep ⇄ awake (it loads or works). Invariant: what is booked is never more than a device has, as
+need while they are awake (estimated, later measured) and the bytes that they reported to keep while they sleep.
+Returns whether one more may wake or load, otherwise why not and who would have to go.
+States of a process: asleep ⇄ awake (it loads or works). Invariant: the booked sum is never more than a device has, as
 long as no process keeps more than it had booked.
 """
 
@@ -31,7 +31,7 @@ class _Booking:
     name: str  # for people
     wanted: Wanted
     is_awake: bool = False
-    is_flexible: bool = False  # it took what was left when it was started
+    is_flexible: bool = False  # it took all free memory when it was started
     used_bytes: int = 0  # while it is awake
     kept_bytes: int = 0  # while it sleeps
 
@@ -103,7 +103,7 @@ class Bookings(Generic[Process]):
 
     def losses(self, process: Process, order: Sequence[Process]) -> list[Process]:
         """Return who of `order`, from its beginning, has to go before the process can wake, without those that make no
-        difference. If not even all of them suffice, nobody: others have to fall asleep first."""
+        difference. If not even all of them suffice, return none: others have to fall asleep first."""
         booking, lost = self._bookings[process], list[Process]()
         while self._refusal(booking, self._others(process, *lost)):
             if len(lost) == len(order):
@@ -116,14 +116,14 @@ class Bookings(Generic[Process]):
         return lost
 
     def share(self, process: Process) -> float | None:
-        """Return the share of a device that a process was given which takes what is left; None for all others."""
+        """Return the share of a device that a process was given which takes all free memory; None for all others."""
         booking = self._bookings[process]
         return (
             booking.wanted.num_bytes / self.total_bytes if booking.is_flexible and self.total_bytes else None
         )
 
     def is_outgrown(self, process: Process, beside: Iterable[Process]) -> bool:
-        """Whether a process took what was left when it was started, and `beside` keeps too much of it now."""
+        """Whether a process took all free memory when it was started, and `beside` keeps too much of it now."""
         booking = self._bookings[process]
         kept_bytes = sum(self._bookings[other].kept_bytes for other in beside)
         return booking.is_flexible and booking.wanted.num_bytes + kept_bytes > self.total_bytes > 0
@@ -145,12 +145,12 @@ class Bookings(Generic[Process]):
         )
 
     def _needed_bytes(self, wanted: Wanted, others: Iterable[_Booking]) -> int:
-        """Return what has to be free. It is never more than a device has: no sum keeps anybody from working alone."""
+        """Return what has to be free. It is never more than a device has: no sum keeps a process from working alone."""
         left_bytes = self.total_bytes - sum(other.kept_bytes for other in others)
         needed_bytes = max(wanted.num_bytes, int(wanted.share * max(left_bytes, 0)))
         return min(needed_bytes, self.total_bytes) if self.total_bytes else wanted.num_bytes
 
     def _granted_bytes(self, wanted: Wanted, others: Sequence[_Booking]) -> int:
-        """Return what has to be free, and of the rest of the estimate what is free."""
+        """Return what has to be free, and as much of the rest of the estimate as is free."""
         free_bytes = self.total_bytes - sum(other.num_bytes for other in others)
         return max(self._needed_bytes(wanted, others), min(wanted.usual_bytes, free_bytes))

@@ -1,7 +1,7 @@
 """Whether a job's work fits into the memory of a machine's devices.
 
 Takes what the job's model needs in each role and what the machine has. Only what certainly lies on a device rules it
-out; a machine that does not tell its memory is never ruled out.
+out; a machine that does not report its memory is never ruled out.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,7 +29,7 @@ class DeviceMemory:
 
 
 def device_memory(devices: Sequence[Device]) -> DeviceMemory | None:
-    """Return the memory that every device of a machine has; None if one of them does not tell it."""
+    """Return the memory that every device of a machine has; None if one of them does not report it."""
     least = min((device.memory_bytes for device in devices), default=0)
     if not least:
         return None
@@ -70,7 +70,7 @@ class JobNeeds:
 
     def bytes_at_work(self, role: Role, memory: DeviceMemory) -> tuple[int, int]:
         """Return what a process of the role certainly takes of each device while it works, and what it usually takes;
-        0 if that is not known. Engines make do with what is certain, and a processor commits the rest late."""
+        0 if that is not known. Engines make do with the certain minimum, and a processor commits the rest late."""
         need = self.engine if role is Role.ROLLOUT else self.trainer
         if role is Role.AGENT or need is None:
             return 0, 0

@@ -1,1 +1,1 @@
-"""The arithmetic behind figures: buckets of points, shares of time, windows of logs."""
+"""The arithmetic behind figures: buckets of points, fractions of time, windows of logs."""

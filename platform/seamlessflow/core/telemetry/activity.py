@@ -1,11 +1,11 @@
-"""What machines spent their time on: how full engines were, and the order in which shares of time are shown.
+"""How machines spent their time: how full engines were, and the order in which kinds of time are shown.
 
 Takes spans of ledgers and returns seconds by kind. A kind is a state with its detail: the cause of idling, or how full
 a serving engine was. Invariant: the seconds of all kinds add up to the seconds of all spans.
 
-Occupancy is the part of an engine's slots (the requests that it decodes at once) that requests fill. It never passes 1,
-because all other requests in flight wait at the engine. Serving at `FULL_OCCUPANCY` or more is *full*. Below it, it is
-a *draining tail* while nothing more of the job waits (a lull), and *partly filled* otherwise.
+Occupancy is the fraction of an engine's slots (the requests that it decodes at once) that requests fill. It never
+passes 1, because all other requests in flight wait at the engine. Serving at `FULL_OCCUPANCY` or more is *full*. Below
+it, it is a *draining tail* while nothing more of the job waits (a lull), and *partly filled* otherwise.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ class Fill(StrEnum):
 Kind = tuple[str, str]
 KINDS: tuple[Kind, ...] = (
     *((LedgerState.SERVING.value, fill.value) for fill in Fill),
-    (LedgerState.SERVING.value, ""),  # nobody measured how full
+    (LedgerState.SERVING.value, ""),  # occupancy was not measured
     (LedgerState.TRAINING.value, ""),
     (LedgerState.RUNNING_AGENTS.value, ""),
     (LedgerState.STARTING.value, ""),
@@ -58,7 +58,7 @@ KINDS: tuple[Kind, ...] = (
     (LedgerState.UNKNOWN.value, ""),
     (LedgerState.DOWN.value, ""),
 )
-_PLACES = {kind: place for place, kind in enumerate(KINDS)}
+_POSITIONS = {kind: position for position, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def activity(spans: Iterable[tuple[Span, Lulls]]) -> Activity:
 
 def _totals(seconds: Mapping[Kind, float], in_flight: Mapping[Kind, float]) -> tuple[KindTotal, ...]:
     whole_s = sum(seconds.values())
-    ordered = sorted(seconds, key=lambda kind: (_PLACES.get(kind, len(KINDS)), kind))
+    ordered = sorted(seconds, key=lambda kind: (_POSITIONS.get(kind, len(KINDS)), kind))
     return tuple(
         KindTotal(*kind, seconds[kind], seconds[kind] / whole_s, in_flight.get(kind))
         for kind in ordered

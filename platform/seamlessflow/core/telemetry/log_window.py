@@ -1,4 +1,7 @@
-"""Decides what is kept of a log that outgrows its limit: its head and its tail. Offsets count from its first byte."""
+"""Decides which bytes of a log that outgrows its limit are kept: its head and its tail.
+
+Offsets count from its first byte.
+"""
 
 from collections.abc import Iterator
 

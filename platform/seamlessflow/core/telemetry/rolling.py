@@ -16,7 +16,7 @@ from uuid import UUID
 from seamlessflow.core.telemetry.activity import FULL_OCCUPANCY
 from seamlessflow.core.telemetry.buckets import bucket_width
 
-# Charts ask for this many rows of a metric: nobody would see more, and fewer would show.
+# Charts ask for this many rows of a metric: a viewer would not see more, and would notice fewer.
 ROLLED_BUCKETS = 500
 
 

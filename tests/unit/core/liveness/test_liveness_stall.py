@@ -50,7 +50,7 @@ def test_a_slow_party_that_answers_probes_earns_patience_and_a_stopped_one_does_
     slow, stopped = StallWatch(), StallWatch()
     for watch, answer in ((slow, ProbeAnswer.SAME), (stopped, ProbeAnswer.MUTE)):
         listen(watch, 4.0, answer)
-        watch.heard()
+        watch.progressed()
     assert not listen(slow, 12.0, ProbeAnswer.SAME)
     assert listen(stopped, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
 
@@ -60,7 +60,7 @@ def test_a_wrong_suspicion_is_not_repeated_at_once_and_is_forgotten_later() -> N
     assert listen(watch, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
     watch.suspected()
     assert not listen(watch, 2 * LEAST_ALLOWED_S - TICK_S, ProbeAnswer.MUTE)
-    watch.heard()
+    watch.progressed()
     listen(watch, 2 * WINDOW_S, ProbeAnswer.MOVED)
     assert listen(watch, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
 
@@ -97,7 +97,7 @@ def test_a_party_that_shows_progress_within_the_minimum_silence_is_never_suspect
     watch = StallWatch()
     for gap_s in gaps:
         assert not listen(watch, gap_s, ProbeAnswer.SAME)
-        watch.heard()
+        watch.progressed()
 
 
 @given(
@@ -116,7 +116,7 @@ def test_a_party_that_goes_silent_for_good_is_suspected_in_the_end(
     watch = StallWatch()
     for what, elapsed_s in history:
         if what == "heard":
-            watch.heard()
+            watch.progressed()
         elif what == "listened":
             watch.listened(elapsed_s)
         else:

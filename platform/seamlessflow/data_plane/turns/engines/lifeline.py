@@ -38,7 +38,7 @@ class Lifeline:
         """Note that tokens arrived."""
         self.last_heard_s = now_s
         self.has_tokens = True
-        self.stall.heard()
+        self.stall.progressed()
 
     def cut(self, reason: str) -> None:
         """End the current wait and every later one."""
