@@ -42,7 +42,7 @@ from seamlessflow.data_plane.routes.gemini import (
     gemini_action,
 )
 from seamlessflow.data_plane.routes.http import (
-    BodyRoom,
+    BodyBudget,
     Receive,
     Scope,
     Send,
@@ -89,7 +89,7 @@ MakeTurnRoute = Callable[[Dialect[Any]], TurnRoute]
 
 
 def _bare_routes(
-    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyBudget, planner: TurnPlanner, entry: TurnEntry
 ) -> dict[str, Route]:
     """Return the routes below a session's URL, by path."""
     turns = {dialect.path: turn_route(dialect) for dialect in DIALECTS}
@@ -97,7 +97,7 @@ def _bare_routes(
 
 
 def _gemini_routes(
-    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry
+    turn_route: MakeTurnRoute, registry: Registry, bodies: BodyBudget, planner: TurnPlanner, entry: TurnEntry
 ) -> dict[str, Route]:
     """Return the routes of Google's API, by action."""
     turns = {action: turn_route(dialect) for action, dialect in GEMINI_DIALECTS.items()}
@@ -180,7 +180,7 @@ class Gateway:
         news = GroupNews(room=room, ready=ready)
         expiry = Expiry(self._pool, registry, news, time.monotonic)
         watched = Watched()
-        bodies = BodyRoom(
+        bodies = BodyBudget(
             max_body_bytes=settings.max_body_bytes, max_total_bytes=settings.max_inflight_body_bytes
         )
         helpers = _prompt_helpers(settings)

@@ -1,4 +1,4 @@
-"""Puts the parts of one answer together again, which clients hand back as blocks or items.
+"""Joins one answer again, which clients return as blocks or items.
 
 A client may write the result of each parallel call right behind the call. The calls of one answer are then apart, and
 are known to belong together by the common beginning of their identifiers (`Choice.call_id`).
@@ -35,32 +35,32 @@ def answer_with_call(chat: ChatMessages, call_id: str) -> dict[str, Any]:
 def answers_joined(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return chat messages with the calls of each answer in one message, above all of their results.
 
-    A message is taken for a part of an earlier answer if it has nothing but calls (or repeats the answer's text) and
+    A message is taken for the rest of an earlier answer if it has nothing but calls (or repeats the answer's text) and
     only results stand between them.
     """
     if not any("tool_calls" in message for message in messages):
         return list(messages)
     chat: list[Mapping[str, Any]] = []
     for message in messages:
-        place = _answer_place(chat, message)
-        if place is None:
+        index = _answer_index(chat, message)
+        if index is None:
             chat.append(message)
         else:
-            calls = [*chat[place]["tool_calls"], *message["tool_calls"]]
-            chat[place] = {**chat[place], "tool_calls": calls}
+            calls = [*chat[index]["tool_calls"], *message["tool_calls"]]
+            chat[index] = {**chat[index], "tool_calls": calls}
     return chat
 
 
-def _answer_place(chat: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> int | None:
+def _answer_index(chat: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> int | None:
     """Return where the answer is that the calls of a message belong to; None if the message is an answer itself."""
     stems = _stems(message)
     if len(stems) != 1:
         return None
-    place = next((p for p in reversed(range(len(chat))) if chat[p].get("role") != "tool"), None)
-    if place is None or not stems <= _stems(chat[place]):
+    index = next((p for p in reversed(range(len(chat))) if chat[p].get("role") != "tool"), None)
+    if index is None or not stems <= _stems(chat[index]):
         return None
-    said, answer = message_text(message.get("content")), message_text(chat[place].get("content"))
-    return place if said.strip() in ("", answer.strip()) else None
+    text, answer = message_text(message.get("content")), message_text(chat[index].get("content"))
+    return index if text.strip() in ("", answer.strip()) else None
 
 
 def _stems(message: Mapping[str, Any]) -> set[str]:

@@ -1,4 +1,4 @@
-"""What clients demand of an answer, which the dialects share: content of a schema, forced tool calls, strict tools.
+"""The demands of clients on an answer, for all dialects: content of a schema, forced tool calls, strict tools.
 
 Tools come in the form of chat. A demand that only makes tools strict is soft: where it cannot be met, the answer goes
 without it and its field is named as ignored.

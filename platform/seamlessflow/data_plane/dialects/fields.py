@@ -1,4 +1,4 @@
-"""Checks that the dialects share: ranges, stop strings, unknown fields, and what the job overrides.
+"""Checks of all dialects: ranges, stop strings, unknown fields, and values that the job overrides.
 
 A field that would change the sampling distribution is either overridden by the job's value, which is recorded with the
 turn, or refused by name. Fields that the gateway does not know are listed as ignored. None is dropped silently.

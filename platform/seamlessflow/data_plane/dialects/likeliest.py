@@ -1,4 +1,4 @@
-"""The logprobs of an answer's tokens, and the likeliest tokens in each place, for the dialects that show them."""
+"""The logprobs of an answer's tokens, and the likeliest tokens at each position, for the dialects that show them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,11 +11,11 @@ from seamlessflow.core.protocol.openai_chat import TokenLogprob, TopLogprob
 from seamlessflow.data_plane.turns.rendering.token_bytes import REPLACEMENT, token_bytes
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
-NO_TOKEN = -1  # an engine's word for a place where fewer tokens were possible
+NO_TOKEN = -1  # an engine sends it where fewer tokens were possible
 
 
-class Piece(NamedTuple):
-    """One token: its text, and its bytes, which may be a part of a character."""
+class ShownToken(NamedTuple):
+    """One token: its text, and its bytes, which may be less than a character."""
 
     token_id: int
     text: str
@@ -23,8 +23,8 @@ class Piece(NamedTuple):
     logprob: float
 
 
-def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[Piece]]:
-    """Yield for each token from number `start` on the likeliest ones in its place.
+def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[ShownToken]]:
+    """Yield for each token from number `start` on the likeliest ones at its position.
 
     A recorded answer, sent again to a retry, has only its own tokens.
     """
@@ -39,11 +39,13 @@ def likeliest(turn: Turn, choice: Choice, start: int) -> Iterator[list[Piece]]:
     )
     for number, (row, logprobs) in enumerate(zip(ids, values, strict=True), start):
         row, logprobs = row[row != NO_TOKEN].tolist(), logprobs[row != NO_TOKEN].tolist()
-        yield pieces(tokenizer, row, logprobs, num_first=0 if number else len(row))
+        yield shown_tokens(tokenizer, row, logprobs, num_first=0 if number else len(row))
 
 
-def pieces(tokenizer: Tokenizer, ids: list[int], logprobs: list[float], *, num_first: int = 0) -> list[Piece]:
-    """Return what the tokens stand for. num_first: how many of them begin the answer, or may begin it.
+def shown_tokens(
+    tokenizer: Tokenizer, ids: list[int], logprobs: list[float], *, num_first: int = 0
+) -> list[ShownToken]:
+    """Return the tokens with their texts. num_first: how many of them begin the answer, or may begin it.
 
     Tokenizers of the SentencePiece kind drop the space with which a text begins. So a token is decoded behind another,
     itself, unless it begins the answer.
@@ -52,7 +54,7 @@ def pieces(tokenizer: Tokenizer, ids: list[int], logprobs: list[float], *, num_f
     alone, twice = decode([[token] for token in ids]), decode([[token] * 2 for token in ids[num_first:]])
     texts = alone[:num_first] + list(map(_behind, alone[num_first:], twice))
     return [
-        Piece(token, text, token_bytes(tokenizer, token, text), logprob)
+        ShownToken(token, text, token_bytes(tokenizer, token, text), logprob)
         for token, text, logprob in zip(ids, texts, logprobs, strict=True)
     ]
 
@@ -70,18 +72,18 @@ def token_logprobs(turn: Turn, choice: Choice, start: int) -> list[TokenLogprob]
     tops = likeliest(turn, choice, start) if has_top else ([] for _ in ids)
     return [
         TokenLogprob(
-            token=piece.text,
-            logprob=piece.logprob,
-            bytes=list(piece.raw),
+            token=shown.text,
+            logprob=shown.logprob,
+            bytes=list(shown.raw),
             top_logprobs=[_top(one) for one in likeliest_here],
         )
-        for piece, likeliest_here in zip(
-            pieces(turn.session.job.text.tokenizer, ids, values, num_first=0 if start else 1),
+        for shown, likeliest_here in zip(
+            shown_tokens(turn.session.job.text.tokenizer, ids, values, num_first=0 if start else 1),
             tops,
             strict=True,
         )
     ]
 
 
-def _top(piece: Piece) -> TopLogprob:
-    return TopLogprob(token=piece.text, logprob=piece.logprob, bytes=list(piece.raw))
+def _top(shown: ShownToken) -> TopLogprob:
+    return TopLogprob(token=shown.text, logprob=shown.logprob, bytes=list(shown.raw))

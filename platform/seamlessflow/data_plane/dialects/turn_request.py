@@ -29,7 +29,7 @@ class TurnRequest(Generic[Options]):
     flags: dict[str, Any]  # recorded with the turn: the seed, and the values that the job overrides
     ignored: tuple[str, ...]  # fields of the body that have no effect
     options: Options
-    demand: ToolDemand | None = None  # what the answer must be
+    demand: ToolDemand | None = None  # of the form of the answer
     num_top: int = 0  # likeliest tokens to report with each sampled one
     stream_type: bytes = EVENT_STREAM
     completed: Callable[[RecordedTurns], Conversation] | None = None

@@ -1,7 +1,7 @@
 """Passes a request on to the gateway that answers it, and its answer back as it comes.
 
-Clients keep the address that they were told, whichever gateway lives there now; nothing redirects them. If the other
-gateway dies before the head of its answer, the request is placed again: elsewhere, or here once its epoch has ended.
+Clients keep their address, whichever gateway lives there now; nothing redirects them. If the other
+gateway dies before the head of its answer, the request is assigned again: elsewhere, or here once its epoch has ended.
 If it may have received the request, the repeat is marked as a retry, so a turn that it recorded is not sampled again.
 After the head, the client's connection breaks as if it had been the other gateway's own.
 """
@@ -17,9 +17,9 @@ import aiohttp
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.gateways.membership import LEASE_S, Membership
 from seamlessflow.data_plane.routes.http import (
-    BodyRoom,
-    HeldBody,
+    BodyBudget,
     Receive,
+    RequestBody,
     Scope,
     Send,
     wait_disconnect,
@@ -36,7 +36,7 @@ from seamlessflow.data_plane.routes.placing import (
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 2.0
-PATIENCE_S = LEASE_S + 5.0  # until a gateway that died has lost its epoch, and somebody has read that
+PATIENCE_S = LEASE_S + 5.0  # until a gateway that died has lost its epoch, and another one has read that
 RETRY_S = 0.2
 RETRY_HEADER = b"x-stainless-retry-count"
 _HOP_BY_HOP = frozenset(
@@ -68,17 +68,17 @@ class PeerAway(Exception):
 class Request:
     """A request whose body may be read before it is decided who answers it; it can then be sent again."""
 
-    def __init__(self, scope: Scope, receive: Receive, held: HeldBody) -> None:
+    def __init__(self, scope: Scope, receive: Receive, body: RequestBody) -> None:
         self.scope = scope
         self._receive = receive
-        self._held = held
+        self._received = body
         self._body: bytes | None = None
         self._is_replayed = False
 
     async def body(self) -> bytes:
         """Read the whole body. Raises ApiError (413, 503) and ClientGone."""
         if self._body is None:
-            self._body = await self._held.read(self.scope, self._receive)
+            self._body = await self._received.read(self.scope, self._receive)
         return self._body
 
     async def receive(self) -> Any:
@@ -86,7 +86,7 @@ class Request:
         if self._body is None or self._is_replayed:
             return await self._receive()
         self._is_replayed = True
-        self._held.release()  # whoever reads it now counts it
+        self._received.release()  # its next reader counts it
         return {"type": "http.request", "body": self._body, "more_body": False}
 
     async def gone(self) -> None:
@@ -94,7 +94,7 @@ class Request:
         await wait_disconnect(self._receive)
 
     def mark_retry(self) -> None:
-        """Mark the request as a retry, because somebody may have answered it already."""
+        """Mark the request as a retry, because it may have been answered already."""
         kept = [(name, value) for name, value in self.scope["headers"] if name != RETRY_HEADER]
         self.scope["headers"] = [*kept, (RETRY_HEADER, b"1")]
 
@@ -102,7 +102,7 @@ class Request:
 class Forwarding:
     """One per process. `route` answers requests here."""
 
-    def __init__(self, placing: Placing, membership: Membership, bodies: BodyRoom, route: Route) -> None:
+    def __init__(self, placing: Placing, membership: Membership, bodies: BodyBudget, route: Route) -> None:
         self._placing = placing
         self._membership = membership
         self._bodies = bodies
@@ -118,8 +118,8 @@ class Forwarding:
         await self._http.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._bodies.hold() as held:
-            request = Request(scope, receive, held)
+        with self._bodies.body() as body:
+            request = Request(scope, receive, body)
             peer = await self._placing.place(scope, request.body)
             if peer is not None:
                 peer = await self._pass_on(request, peer, send)
@@ -179,7 +179,7 @@ class Forwarding:
     async def _head(self, scope: Scope, body: bytes, peer: str) -> aiohttp.ClientResponse:
         """Send the request and wait for the head of the answer, but not longer than `peer` lives. Raises PeerAway.
 
-        A port that its launcher keeps open takes connections even while nobody is there to answer them.
+        A port that its launcher keeps open takes connections even while no process answers them.
         """
         asking = asyncio.create_task(self._ask(scope, body, peer))
         gone = asyncio.create_task(self._membership.gone(peer))
@@ -211,7 +211,7 @@ class Forwarding:
 
 
 def _closed(asking: "asyncio.Task[aiohttp.ClientResponse]") -> None:
-    """Close an answer that came when nobody waited for it any more."""
+    """Close an answer that came too late."""
     if not asking.cancelled() and asking.exception() is None:
         asking.result().close()
 

@@ -1,7 +1,7 @@
-"""The paths of Google's Gemini API, which name a model and what is asked of it, as `/v1beta/models/x:countTokens`.
+"""The paths of Google's Gemini API, which name a model and an action, as `/v1beta/models/x:countTokens`.
 
 Takes the path and query of a request; returns the action and, for a stream, its form. The name of the model is ignored,
-as in the other APIs. Clients append `/v1beta` to the base URL that they are told, which may or may not end with `/v1`.
+as in the other APIs. Clients append `/v1beta` to their base URL, which may or may not end with `/v1`.
 """
 
 import re
@@ -17,7 +17,7 @@ from seamlessflow.data_plane.dialects.dialect import Dialect
 from seamlessflow.data_plane.dialects.gemini.dialect import GeminiDialect
 from seamlessflow.data_plane.dialects.gemini.request import gemini_tokens_parse
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
+from seamlessflow.data_plane.routes.http import BodyBudget, Receive, Scope, Send, credential, send_whole
 from seamlessflow.data_plane.serving.planning import TurnPlanner
 from seamlessflow.data_plane.serving.turn_gate import TurnEntry
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
@@ -60,7 +60,9 @@ def is_of_gemini(path: str) -> bool:
 class GeminiTokensRoute:
     """`countTokens`: how many tokens a conversation would have as a prompt. Nothing is recorded. One per process."""
 
-    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner, entry: TurnEntry) -> None:
+    def __init__(
+        self, registry: Registry, bodies: BodyBudget, planner: TurnPlanner, entry: TurnEntry
+    ) -> None:
         self._registry, self._bodies, self._planner, self._entry = registry, bodies, planner, entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,8 +70,8 @@ class GeminiTokensRoute:
         await self._entry.serve(session, partial(self._answer, session, scope, receive, send))
 
     async def _answer(self, session: LiveSession, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._bodies.hold() as held:
-            conversation, _ = gemini_tokens_parse(await held.read(scope, receive))
+        with self._bodies.body() as body:
+            conversation, _ = gemini_tokens_parse(await body.read(scope, receive))
             plan = await self._planner.plan(session, conversation)
         await send_whole(send, msgspec.json.encode(GeminiTokens(total_tokens=plan.num_prompt_tokens)))
 

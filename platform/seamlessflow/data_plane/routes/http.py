@@ -1,8 +1,8 @@
 """Bare ASGI: reads headers and bodies, sends answers, and notices when the client leaves.
 
-Request bodies are bounded one by one and all together. A `HeldBody` counts the bytes it has read until it is released:
-when the request has become a prompt or a command, or has failed. Read a body only after the caller's credential was
-checked. If the common bound is exceeded, the answer is 503: waiting for room would leave every body half read.
+Request bodies are bounded one by one and all together. A `RequestBody` counts the bytes it has read until it is
+released: when the request has become a prompt or a command, or has failed. Read a body only after the caller's
+credential was checked. If the common bound is exceeded, the answer is 503: to wait would leave every body half read.
 """
 
 import asyncio
@@ -108,14 +108,14 @@ def _google_key(scope: Scope) -> str:
     return header(scope, b"x-goog-api-key").strip() or asked.strip()
 
 
-class BodyRoom(BodyAccount):
+class BodyBudget(BodyAccount):
     """The gateway's account of bodies, which refuses as its other routes do."""
 
-    def hold(self) -> "HeldBody":
-        return HeldBody(self)
+    def body(self, max_bytes: int | None = None) -> "RequestBody":
+        return RequestBody(self, max_bytes)
 
 
-class HeldBody(Body):
+class RequestBody(Body):
     """One body. Use it as a context, or call `release` once the bytes are no longer needed."""
 
     async def read(self, scope: BodyScope, receive: Receive) -> bytes:

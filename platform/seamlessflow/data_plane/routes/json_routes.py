@@ -32,7 +32,7 @@ from seamlessflow.data_plane.groups.external import HEADER, ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
 from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
-from seamlessflow.data_plane.routes.http import BodyRoom, bearer, credential, while_connected
+from seamlessflow.data_plane.routes.http import BodyBudget, bearer, credential, while_connected
 from seamlessflow.data_plane.routes.models import model_list, model_named
 from seamlessflow.data_plane.routes.refusals import spoken_dialect, unknown_route, wrong_method
 from seamlessflow.data_plane.routes.stored_responses import StoredResponses
@@ -56,7 +56,7 @@ class JsonRoutes:
         batches: BatchFeed,
         external: ExternalSessions,
         outcomes: ExternalOutcomes,
-        bodies: BodyRoom,
+        bodies: BodyBudget,
     ) -> None:
         self._settings = settings
         self._registry = registry
@@ -166,9 +166,9 @@ class JsonRoutes:
         return claims
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
-        """Read the body of a caller whose credential was checked; nobody else may use the gateway's memory."""
-        with self._bodies.hold() as held:
-            raw = await held.read(request.scope, request.receive)
+        """Read the body of a caller whose credential was checked; no other caller may use the gateway's memory."""
+        with self._bodies.body() as body:
+            raw = await body.read(request.scope, request.receive)
             return _decode(raw, kind)
 
 

@@ -1,9 +1,9 @@
-"""Decides which gateway answers a request: this one, or the one that holds its session or owns its job.
+"""Decides which gateway answers a request: this one, or the one that serves its session or owns its job.
 
 A session's turns go to the gateway whose epoch its row names. If that epoch has ended, the owner of its group by hash
 claims it and reads it back. Requests of runners and trainers may be answered anywhere, because rows under locks decide
 them; they go to the owner of their job, so that one gateway builds its batches and wakes those who wait for them. The
-exception is the question for held time: it goes to the gateway that holds the session, which knows which engines it
+exception is the question for held time: it goes to the gateway that serves the session, which knows which engines it
 doubts. Invariant: a session in memory under the current epoch needs no look-up.
 """
 
@@ -72,7 +72,7 @@ class Placing:
         return None if self._membership.is_me(owner) else owner.name
 
     async def _place_held(self, body: bytes) -> str | None:
-        """Return the gateway that holds the first of the sessions; runners ask for one at a time."""
+        """Return the gateway that serves the first of the sessions; runners ask for one at a time."""
         try:
             session_ids = msgspec.json.decode(body, type=SessionsHeldRequest).session_ids
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -116,7 +116,7 @@ class Placing:
 
 
 def needs_holder(path: str) -> bool:
-    """Return whether only the gateway that holds a session can answer; any can, if the owner of a job is away."""
+    """Return whether only the gateway that serves a session can answer; any can, if the owner of a job is away."""
     return path == HELD_PATH or not path.startswith(PHASE_PATHS)
 
 

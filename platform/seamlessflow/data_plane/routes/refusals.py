@@ -34,7 +34,7 @@ def spoken_dialect(scope: Scope) -> Dialect[Any] | None:
 
 
 def is_of_anthropic(scope: Scope) -> bool:
-    """Return whether Anthropic's clients sent a request, where the path does not tell."""
+    """Return whether Anthropic's clients sent a request, where the path does not show it."""
     if header(scope, b"anthropic-version"):
         return True
     return bool(header(scope, b"x-api-key")) and not header(scope, b"authorization")

@@ -13,9 +13,9 @@ from typing import Any
 
 from seamlessflow.data_plane.dialects.dialect import Dialect
 from seamlessflow.data_plane.routes.http import (
-    BodyRoom,
-    HeldBody,
+    BodyBudget,
     Receive,
+    RequestBody,
     Scope,
     Send,
     credential,
@@ -44,7 +44,7 @@ class TurnRoute:
         self,
         dialect: Dialect[Any],
         registry: Registry,
-        bodies: BodyRoom,
+        bodies: BodyBudget,
         entry: TurnEntry,
         service: TurnService,
     ) -> None:
@@ -63,14 +63,14 @@ class TurnRoute:
             idempotency_key=header(scope, b"idempotency-key"),
             is_resent=header(scope, b"x-stainless-retry-count").strip("0 ") != "",
         )
-        with self._bodies.hold() as body:
+        with self._bodies.body() as body:
             await self._service.serve(session, self._dialect, marks, HttpClient(body, scope, receive, send))
 
 
 class HttpClient:
     """A `Client` of `serving/turn_service`."""
 
-    def __init__(self, body: HeldBody, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, body: RequestBody, scope: Scope, receive: Receive, send: Send) -> None:
         self._body, self._scope, self._receive, self._send = body, scope, receive, send
 
     async def read(self) -> bytes:

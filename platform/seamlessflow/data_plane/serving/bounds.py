@@ -1,8 +1,8 @@
-"""The bounds of a session: turns, tokens, and answers at the same time. What is beyond them is refused with 429.
+"""The bounds of a session: turns, tokens, and answers at the same time. Requests beyond them are refused with 429.
 
 Turns are bounded by the job (`environment.max_turns`), the others by the installation. A refusal names the bound and
-its value. One that no waiting changes says `x-should-retry: false`, which the clients of OpenAI and Anthropic obey, and
-that the episode should end: its session stays open and is graded with what it has. Invariant: the answer of a recorded
+its value. One that no waiting changes has `x-should-retry: false`, which the clients of OpenAI and Anthropic obey, and
+that the episode should end: its session stays open and is graded as it is. Invariant: the answer of a recorded
 turn is delivered again whatever the bounds.
 """
 
@@ -106,7 +106,7 @@ class PacedRefusals:
 
 
 class BoundReached(ApiError):
-    """A session may not have what it asks for."""
+    """A session asks for more than it may have."""
 
 
 def _final(message: str, code: str) -> ApiError:

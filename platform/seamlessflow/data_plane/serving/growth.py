@@ -1,7 +1,7 @@
 """Lets the answers of a turn grow to their ends, each on its own.
 
-In: a turn, and the function that delivers what its answers gain, if its client reads them meanwhile. What fails becomes
-the error that clients read. Invariant: answers that the slot's next attempt may ask for outlive their request.
+In: a turn, and the function that delivers the deltas of its answers, if its client reads them meanwhile. Failures
+become the errors that clients read. Invariant: answers that the slot's next attempt may ask for outlive their request.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from seamlessflow.data_plane.serving.waiting import client_error
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
-from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
+from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyWaiting
 from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
@@ -38,15 +38,15 @@ class TurnGrowth:
         await asyncio.shield(turn.growth)
 
     async def _grow_after(self, turn: Turn, deliver: Deliver | None, *, is_streamed: bool) -> None:
-        """Wait until what the answers began with grows no more. The task is not charged for this time."""
+        """Wait until the answers of the earlier attempt grow no more. The task is not charged for this time."""
         if turn.begun is not None and turn.begun.growth is not None and turn.begun.is_growing:
-            hold = turn.session.affinity.hold
-            hold.begin(self._clock())
+            timer = turn.session.affinity.hold
+            timer.begin(self._clock())
             try:
                 await asyncio.wait([turn.begun.growth])
             finally:
                 turn.begun.growth.cancel()  # if this one was stopped
-                hold.end(self._clock())
+                timer.end(self._clock())
         await self._grow_all(turn, deliver, is_streamed=is_streamed)
 
     async def _grow_all(self, turn: Turn, deliver: Deliver | None, *, is_streamed: bool) -> None:
@@ -61,8 +61,8 @@ class TurnGrowth:
                 async for deltas in growing:
                     if deliver is not None and deltas and not wait.is_given_up:
                         await deliver(choice, deltas)
-        except (NoEngine, TooManyHeld, JobOver, EngineRefused) as error:
-            if wait.is_given_up and isinstance(error, NoEngine | TooManyHeld):
+        except (NoEngine, TooManyWaiting, JobOver, EngineRefused) as error:
+            if wait.is_given_up and isinstance(error, NoEngine | TooManyWaiting):
                 return  # its client has left: the answer stays as it is
             raise client_error(error, wait.waited_s(self._clock())) from error
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from seamlessflow.data_plane.dialects.events import comment
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
-from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
+from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyWaiting
 from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 
@@ -19,7 +19,7 @@ RETRY_AFTER_S = 5
 
 
 class NoEngineYet(ApiError):
-    """No engine took the request in time. What was sampled is kept for the retry."""
+    """No engine took the request in time. The sampled tokens are kept for the retry."""
 
     def __init__(self, why: str, waited_s: float) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class NoEngineYet(ApiError):
         )
 
 
-def client_error(error: NoEngine | TooManyHeld | JobOver | EngineRefused, waited_s: float) -> ApiError:
+def client_error(error: NoEngine | TooManyWaiting | JobOver | EngineRefused, waited_s: float) -> ApiError:
     """Return the error that clients read for a failure of the engines or of the pool."""
     match error:
         case EngineRefused():

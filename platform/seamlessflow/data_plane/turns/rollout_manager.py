@@ -85,7 +85,7 @@ class RolloutManager:
         *,
         is_streamed: bool = True,
     ) -> AsyncGenerator[TokenChunk, None]:
-        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyHeld and NoEngine.
+        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyWaiting and NoEngine.
 
         is_streamed: otherwise each engine sends one piece. Time that a failing engine cost is credited to the session's
         stall timer, so its task is not charged for it.

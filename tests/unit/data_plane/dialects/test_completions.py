@@ -17,7 +17,7 @@ from seamlessflow.data_plane.dialects.completions.request import (
     CompletionRequest,
     completion_request_parse,
 )
-from seamlessflow.data_plane.dialects.likeliest import Piece
+from seamlessflow.data_plane.dialects.likeliest import ShownToken
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan, raw_plan
 from tests.fixtures.answered_turns import CREATED_S, answer_stream, tiny_model_text, turn_make
@@ -186,8 +186,8 @@ def test_marks_of_reasoning_and_tools_stay_in_the_text() -> None:
 
 
 def test_likely_tokens_of_equal_text_are_told_apart() -> None:
-    lead, tail = Piece(1, "\ufffd", b"\xf0", -1.0), Piece(2, "\ufffd", b"\x9f", -2.0)
-    same, other = Piece(3, "a", b"a", -3.0), Piece(4, "a", b"a", -4.0)
+    lead, tail = ShownToken(1, "\ufffd", b"\xf0", -1.0), ShownToken(2, "\ufffd", b"\x9f", -2.0)
+    same, other = ShownToken(3, "a", b"a", -3.0), ShownToken(4, "a", b"a", -4.0)
     assert _by_name([lead, tail, same, other]) == {
         "bytes:\\xf0": -1.0,
         "bytes:\\x9f": -2.0,

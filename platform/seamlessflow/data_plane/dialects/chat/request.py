@@ -79,7 +79,7 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     demand = answer_demand(content, tools, _tool_choice(body))
     messages, markers = messages_without_markers([_with_reasoning(message) for message in body.messages])
     if not messages:
-        raise bad_request("messages must say something beside markers, got only markers.", param="messages")
+        raise bad_request("messages must have text beside markers, got only markers.", param="messages")
     return TurnRequest(
         conversation=Conversation(answers_joined(messages), tools, body.chat_template_kwargs or {}),
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),

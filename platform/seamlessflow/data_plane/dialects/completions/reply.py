@@ -14,7 +14,7 @@ from seamlessflow.core.protocol.openai_completions import (
 )
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
-from seamlessflow.data_plane.dialects.likeliest import Piece, likeliest, pieces
+from seamlessflow.data_plane.dialects.likeliest import ShownToken, likeliest, shown_tokens
 from seamlessflow.data_plane.dialects.usage import turn_usage
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
@@ -84,32 +84,32 @@ class CompletionReply:
         ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
         values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
         tokenizer = self._turn.session.job.text.tokenizer
-        found = pieces(tokenizer, ids, values, num_first=0 if start else 1)
-        lengths = (len(piece.text) for piece in found)
+        found = shown_tokens(tokenizer, ids, values, num_first=0 if start else 1)
+        lengths = (len(shown.text) for shown in found)
         offsets = np.cumsum([self._num_chars[choice.index], *lengths]).tolist()
         self._num_logprobs[choice.index] += len(ids)
         self._num_chars[choice.index] = offsets[-1]
         has_top = choice.progress.asked.num_top > 0
         top = [_by_name(tops) for tops in likeliest(self._turn, choice, start)] if has_top else []
         return CompletionLogprobs(
-            tokens=[_name(piece) for piece in found],
+            tokens=[_name(shown) for shown in found],
             token_logprobs=values,
             top_logprobs=top,
             text_offset=offsets[:-1],
         )
 
 
-def _name(piece: Piece) -> str:
-    """Return a token's text; one that is a part of a character is named by its bytes, as OpenAI names it."""
-    if piece.raw == piece.text.encode():
-        return piece.text
-    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece.raw)
+def _name(shown: ShownToken) -> str:
+    """Return a token's text; one that is less than a character is named by its bytes, as OpenAI names it."""
+    if shown.raw == shown.text.encode():
+        return shown.text
+    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in shown.raw)
 
 
-def _by_name(found: Sequence[Piece]) -> dict[str, float]:
+def _by_name(found: Sequence[ShownToken]) -> dict[str, float]:
     """Return the logprobs by the tokens' names. A token whose name another one has is named by its number."""
     named: dict[str, float] = {}
-    for piece in found:
-        name = _name(piece)
-        named[f"token_id:{piece.token_id}" if name in named else name] = piece.logprob
+    for shown in found:
+        name = _name(shown)
+        named[f"token_id:{shown.token_id}" if name in named else name] = shown.logprob
     return named

@@ -105,11 +105,11 @@ def _flush(chat: ChatMessages, texts: list[str]) -> None:
         texts.clear()
 
 
-def _result(chat: ChatMessages, said: Any, field: str) -> dict[str, Any]:
-    name, response = _member(said, "name", field), said.get("response") or {}
-    if said.get("parts"):
+def _result(chat: ChatMessages, response_of: Any, field: str) -> dict[str, Any]:
+    name, response = _member(response_of, "name", field), response_of.get("response") or {}
+    if response_of.get("parts"):
         raise _unsupported(f"{field}.parts", f"{field}.parts is not supported; only response is.")
-    call_id = said.get("id") or _open_call(chat, name)
+    call_id = response_of.get("id") or _open_call(chat, name)
     return {"role": "tool", "tool_call_id": str(call_id), "content": _words(response)}
 
 

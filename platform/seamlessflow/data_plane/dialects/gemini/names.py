@@ -5,7 +5,7 @@ from typing import Any
 
 
 def camel(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields under their names in camel case; what they hold is left as it is."""
+    """Return the fields under their names in camel case; their values are left as they are."""
     return {_camel(name): value for name, value in fields.items()}
 
 

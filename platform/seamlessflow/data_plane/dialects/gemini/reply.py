@@ -1,4 +1,4 @@
-"""An answer in the form that the clients of Google's API read: one JSON object, or the pieces of a stream.
+"""An answer in the form that the clients of Google's API read: one JSON object, or the chunks of a stream.
 
 A stream is a list of JSON objects that grows, or server-sent events with `alt=sse`. Reasoning is shown as parts with
 `thought`, and only if the request asks for it; a call is a part of its own.
@@ -38,7 +38,7 @@ class GeminiReply:
         self._turn = turn
         self._options = options
         self._is_list = is_list
-        self._num_pieces = 0
+        self._num_chunks = 0
         self._num_calls = [0] * len(turn.choices)
 
     def whole(self) -> bytes:
@@ -51,27 +51,27 @@ class GeminiReply:
 
     def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
         parts = [part for delta in deltas if (part := self._part(choice, delta)) is not None]
-        return b"".join(self._piece([self._candidate(choice, [part])]) for part in parts)
+        return b"".join(self._chunk([self._candidate(choice, [part])]) for part in parts)
 
     def keepalive(self) -> bytes:
         return b"\n"  # Google's own client for JavaScript takes a comment for broken JSON
 
     def closing(self) -> bytes:
         ends = [self._ended(choice, [{"text": ""}]) for choice in self._turn.choices]
-        return self._piece(ends, is_last=True) + (b"]" if self._is_list else b"")
+        return self._chunk(ends, is_last=True) + (b"]" if self._is_list else b"")
 
     def failure(self, error: ApiError) -> bytes:
         body = gemini_error(error)
         if not self._is_list:
             return data_event(body)
-        return (b"," if self._num_pieces else b"") + _encode(body) + b"]"
+        return (b"," if self._num_chunks else b"") + _encode(body) + b"]"
 
-    def _piece(self, candidates: list[GeminiCandidate], *, is_last: bool = False) -> bytes:
-        self._num_pieces += 1
+    def _chunk(self, candidates: list[GeminiCandidate], *, is_last: bool = False) -> bytes:
+        self._num_chunks += 1
         answer = self._answer(candidates, is_last)
         if not self._is_list:
             return data_event(answer)
-        return (b",\n" if self._num_pieces > 1 else b"") + _encode(answer)
+        return (b",\n" if self._num_chunks > 1 else b"") + _encode(answer)
 
     def _answer(self, candidates: list[GeminiCandidate], has_usage: bool) -> GeminiAnswer:
         return GeminiAnswer(

@@ -1,7 +1,7 @@
-"""JSON schemas from the schemas of Google's API, which write types in capitals and say `nullable`.
+"""JSON schemas from the schemas of Google's API, which write types in capitals and write `nullable`.
 
 An object has no other members than its properties, in the order of `propertyOrdering` if that is given. Numbers may be
-written as text, and formats that only name a width (`int32`, `double`) or repeat the type (`enum`) say nothing.
+written as text, and formats that only name a width (`int32`, `double`) or repeat the type (`enum`) have no effect.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _FORMATS = ("date-time", "date", "time", "duration", "uuid")
 
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema that accepts the same values. Raises ValueError for what is no schema."""
+    """Return the JSON schema that accepts the same values. Raises ValueError for anything else."""
     found: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
     kind = schema.get("type")
     if isinstance(kind, str) and kind.upper() != "TYPE_UNSPECIFIED":

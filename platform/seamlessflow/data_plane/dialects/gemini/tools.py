@@ -71,8 +71,8 @@ def _functions(tools: Sequence[Mapping[str, Any]], ignored: list[str]) -> Iterat
             if kind in _LEFT_OUT:
                 ignored.append(f"tools.{kind}")
             elif kind == "functionDeclarations" and isinstance(value, list):
-                for place, declared in enumerate(value):
-                    yield _function(declared, f"{field}.functionDeclarations[{place}]")
+                for index, declared in enumerate(value):
+                    yield _function(declared, f"{field}.functionDeclarations[{index}]")
             elif value is not None:
                 raise bad_request(
                     f"{field} has {kind}; only functionDeclarations are supported.",

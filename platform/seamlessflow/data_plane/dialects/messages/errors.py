@@ -17,7 +17,7 @@ _TYPES = {
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
 }
-OVERLOADED_STATUS = 529  # of Anthropic's API, in the place of 503
+OVERLOADED_STATUS = 529  # of Anthropic's API, instead of 503
 
 
 def message_status(error: ApiError) -> int:

@@ -53,7 +53,7 @@ _decode_tokens = msgspec.json.Decoder(TokensBody).decode
 class MessageOptions:
     has_thinking: bool  # the answer shows thinking blocks
     is_thinking_omitted: bool  # only by their signatures
-    asks_for_caching: bool = False  # the usage tells which tokens of the prompt were cached
+    asks_for_caching: bool = False  # the usage counts which tokens of the prompt were cached
 
 
 MessagesRequest = TurnRequest[MessageOptions]

@@ -65,7 +65,7 @@ class NamedConversation:
         return conversation
 
     def add(self, item: Mapping[str, Any], name: str) -> None:
-        """Add an item, or what it names. Raises ApiError (400, 404)."""
+        """Add an item, or the ones that it names. Raises ApiError (400, 404)."""
         if is_reference(item):
             self._add_named(item.get("id"), name)
         else:
@@ -73,8 +73,8 @@ class NamedConversation:
 
     def named(self) -> tuple[tuple[int, int], ...]:
         """Return how many messages each named answer ends, and its node."""
-        places = {id(message): place for place, message in enumerate(self.chat)}
-        return tuple((places[id(answer)] + 1, index) for answer, index in self.answers)
+        positions = {id(message): position for position, message in enumerate(self.chat)}
+        return tuple((positions[id(answer)] + 1, index) for answer, index in self.answers)
 
     def _continue(self, previous: str) -> None:
         found = stored_answer(self.recorded, reference_read(previous))
@@ -95,8 +95,8 @@ class NamedConversation:
         found = stored_answer(self.recorded, reference)
         if reference is None or found is None or reference.kind == "resp":
             raise item_unknown(identifier, name)
-        node, (said,) = found[0], found[0].messages
-        calls = said.get("tool_calls") or []
+        node, (recorded,) = found[0], found[0].messages
+        calls = recorded.get("tool_calls") or []
         is_call = reference.kind not in ("rs", "msg")
         if is_call and reference.number >= len(calls):
             raise item_unknown(identifier, name)
@@ -112,7 +112,7 @@ class NamedConversation:
                 answer_last(self.chat),
                 "content" if reference.kind == "msg" else "reasoning_content",
             )
-            answer[key] = answer.get(key, "") + (said.get(key) or "")
+            answer[key] = answer.get(key, "") + (recorded.get(key) or "")
         self.answers.append((answer, node.index))
 
 

@@ -43,8 +43,8 @@ def answer_found(recorded: RecordedTurns, identifier: str) -> tuple[NodeText, St
 def response_read(session: LiveSession, recorded: RecordedTurns, identifier: str) -> bytes:
     """Return a response as it was answered. Raises ApiError (404)."""
     node, stored = answer_found(recorded, identifier)
-    (said,) = node.messages
-    turn = _turn(session, node, said)
+    (delivered,) = node.messages
+    turn = _turn(session, node, delivered)
     return ResponsesReply(
         turn, _options(session, recorded, node, stored), created_s=_created_s(turn.turn_id)
     ).whole()
@@ -56,13 +56,13 @@ def input_items(recorded: RecordedTurns, identifier: str) -> bytes:
     messages = recorded.messages_up_to(node)[:-1]
     if stored.num_instructions:
         messages = messages[1:]
-    items = [item for place, message in enumerate(messages) for item in _items(message, node.turn_id, place)]
+    items = [item for index, message in enumerate(messages) for item in _items(message, node.turn_id, index)]
     items.reverse()
     ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {}
     return msgspec.json.encode(ResponseItems(data=items, **ends))
 
 
-def _turn(session: LiveSession, node: NodeText, said: Mapping[str, Any]) -> Turn:
+def _turn(session: LiveSession, node: NodeText, delivered: Mapping[str, Any]) -> Turn:
     tree = session.tree
     answer = tree.nodes[node.index]
     progress = AnswerProgress(
@@ -74,7 +74,9 @@ def _turn(session: LiveSession, node: NodeText, said: Mapping[str, Any]) -> Turn
         finish_reason=FinishReason.LENGTH if node.finish_reason == "length" else FinishReason.STOP,
     )
     text = AnswerText(session.job.text, stop=(), tools=None, starts_in_reasoning=False)
-    text.parsed = ParsedOutput(said.get("content") or "", said.get("reasoning_content") or "", _calls(said))
+    text.parsed = ParsedOutput(
+        delivered.get("content") or "", delivered.get("reasoning_content") or "", _calls(delivered)
+    )
     choice = Choice(0, progress, text)
     return Turn(session, _plan(session, node), [choice], node.turn_id, b"", {}, 0.0, is_recorded=True)
 
@@ -124,21 +126,21 @@ def _options(
     )
 
 
-def _calls(said: Mapping[str, Any]) -> list[ToolCall]:
+def _calls(delivered: Mapping[str, Any]) -> list[ToolCall]:
     return [
         ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
-        for call in said.get("tool_calls") or ()
+        for call in delivered.get("tool_calls") or ()
     ]
 
 
 def _created_s(turn_id: UUID) -> int:
-    """Return when a turn began, which its identifier (a UUIDv7) says."""
+    """Return when a turn began, from its identifier, a UUIDv7."""
     return (turn_id.int >> 80) // 1000
 
 
-def _items(message: Mapping[str, Any], turn_id: UUID, place: int) -> Iterator[dict[str, Any]]:
+def _items(message: Mapping[str, Any], turn_id: UUID, index: int) -> Iterator[dict[str, Any]]:
     """Yield a message as items; those of a request have no identifiers of their own."""
-    named, text = f"{turn_id.hex}_{place}", message_text(message.get("content"))
+    named, text = f"{turn_id.hex}_{index}", message_text(message.get("content"))
     if message.get("role") == "tool":
         result = {"call_id": message.get("tool_call_id", ""), "output": text, "status": "completed"}
         yield {"type": "function_call_output", "id": f"fco_{named}", **result}
@@ -150,5 +152,5 @@ def _items(message: Mapping[str, Any], turn_id: UUID, place: int) -> Iterator[di
         head = {"type": "message", "id": f"msg_{named}", "role": message.get("role"), "status": "completed"}
         yield {**head, "content": content}
     for number, call in enumerate(_calls(message)):
-        said = {"call_id": call.call_id, "name": call.name, "arguments": call.arguments}
-        yield {"type": "function_call", "id": f"fc_{named}_{number}", **said, "status": "completed"}
+        delivered = {"call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+        yield {"type": "function_call", "id": f"fc_{named}_{number}", **delivered, "status": "completed"}

@@ -52,7 +52,7 @@ class ResponsesReply:
         self._num_calls = 0
         self._done: list[OutputItem] = []
         self._open: MessageItem | ReasoningItem | None = None
-        self._pieces: list[str] = []  # the text of the open item
+        self._texts: list[str] = []  # the text of the open item
         self._content = ContentTokens(self._choice.text) if options.has_logprobs else None
         self._num_read = 0  # tokens whose logprobs were looked for
         self._fresh: list[TokenLogprob] = []  # of content that no event has had yet
@@ -112,28 +112,28 @@ class ResponsesReply:
             begun = self._end() + self._begin(self._reasoning_item(len(self._done), ""))
         elif delta.content and not isinstance(self._open, MessageItem):
             begun = self._end() + self._begin(self._message_item(len(self._done), ""))
-        self._pieces.append(text)
+        self._texts.append(text)
         logprobs = self._logprobs(self._taken())
-        return begun + self._event(f"{self._prefix}.delta", **self._place, delta=text, **logprobs)
+        return begun + self._event(f"{self._prefix}.delta", **self._position, delta=text, **logprobs)
 
     def _call(self, call: ToolCall) -> bytes:
         ended, item = self._end(), self._call_item(self._num_calls, call)
         self._num_calls += 1
-        place = {"output_index": len(self._done), "item_id": item.id}
+        position = {"output_index": len(self._done), "item_id": item.id}
         begun: OutputItem
         if isinstance(item, CustomCallItem):
-            name, text, said = "response.custom_tool_call_input", item.input, {"input": item.input}
+            name, text, fields = "response.custom_tool_call_input", item.input, {"input": item.input}
             begun = msgspec.structs.replace(item, input="", status="in_progress")
         else:
-            name, text, said = (
+            name, text, fields = (
                 "response.function_call_arguments",
                 item.arguments,
                 {"arguments": item.arguments},
             )
             begun = msgspec.structs.replace(item, arguments="", status="in_progress")
         added = self._event("response.output_item.added", output_index=len(self._done), item=begun)
-        grown = self._event(f"{name}.delta", **place, delta=text) + self._event(
-            f"{name}.done", **place, **said
+        grown = self._event(f"{name}.delta", **position, delta=text) + self._event(
+            f"{name}.done", **position, **fields
         )
         done = self._event("response.output_item.done", output_index=len(self._done), item=item)
         self._done.append(item)
@@ -141,24 +141,24 @@ class ResponsesReply:
 
     def _begin(self, item: MessageItem | ReasoningItem) -> bytes:
         """Open an item with its one part."""
-        self._open, self._pieces, self._shown = item, [], []
+        self._open, self._texts, self._shown = item, [], []
         begun = msgspec.structs.replace(item, content=[], status="in_progress")
         added = self._event("response.output_item.added", output_index=len(self._done), item=begun)
-        return added + self._event("response.content_part.added", **self._place, part=self._part(""))
+        return added + self._event("response.content_part.added", **self._position, part=self._part(""))
 
     def _end(self, status: ResponseStatus = "completed") -> bytes:
         """Close the open item, if there is one."""
         if self._open is None:
             return b""
-        text, number, shown = "".join(self._pieces), len(self._done), self._shown
-        said = self._event(f"{self._prefix}.done", **self._place, text=text, **self._logprobs(shown))
-        said += self._event("response.content_part.done", **self._place, part=self._part(text))
+        text, number, shown = "".join(self._texts), len(self._done), self._shown
+        events = self._event(f"{self._prefix}.done", **self._position, text=text, **self._logprobs(shown))
+        events += self._event("response.content_part.done", **self._position, part=self._part(text))
         is_reasoning = isinstance(self._open, ReasoningItem)
         item = self._reasoning_item(number, text) if is_reasoning else self._message_item(number, text, shown)
         item.status = status
         self._open = None
         self._done.append(item)
-        return said + self._event("response.output_item.done", output_index=number, item=item)
+        return events + self._event("response.output_item.done", output_index=number, item=item)
 
     @property
     def _prefix(self) -> str:
@@ -166,7 +166,7 @@ class ResponsesReply:
         return "response.reasoning_text" if is_reasoning else "response.output_text"
 
     @property
-    def _place(self) -> dict[str, Any]:
+    def _position(self) -> dict[str, Any]:
         assert self._open is not None
         return {"output_index": len(self._done), "item_id": self._open.id, "content_index": 0}
 

@@ -85,7 +85,7 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     demand = answer_demand(content, callable_tools, _tool_choice(body))
     items, item_markers = messages_without_markers(_items(body))
     if not items:
-        raise bad_request("input must say something beside markers, got only markers.", param="input")
+        raise bad_request("input must have text beside markers, got only markers.", param="input")
     options = _options(body, tools, temperature)
     has_names = body.previous_response_id is not None or any(map(is_reference, items))
     messages = [] if has_names else chat_messages(items, instructions)

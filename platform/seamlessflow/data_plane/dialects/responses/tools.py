@@ -1,7 +1,7 @@
 """The tools of a response: to the policy, functions; to the client, calls of the kind that it offered.
 
 A custom tool is a function with one text argument. A policy may call it with other arguments. Its text is then all of
-the arguments, and the item's id says so (`RAW_PREFIX`), so that the call joins its tree when it is handed back. A tool
+the arguments, and the item's id shows it (`RAW_PREFIX`), so that the call joins its tree when it is returned. A tool
 in a namespace is a function whose name begins with the namespace. Tools that a provider runs, and that coding agents
 offer unasked, are left out and named as ignored.
 """
@@ -91,8 +91,8 @@ def _entries(tools: Sequence[Mapping[str, Any]]) -> Iterator[_Entry]:
         field, kind = f"tools[{number}]", tool.get("type")
         if kind == "namespace":
             namespace = _name(tool, field)
-            for place, inner in enumerate(_inner_tools(tool, field)):
-                yield _entry(inner, namespace, f"{field}.tools[{place}]")
+            for index, inner in enumerate(_inner_tools(tool, field)):
+                yield _entry(inner, namespace, f"{field}.tools[{index}]")
         elif kind not in _LEFT_OUT:
             yield _entry(tool, "", field)
 
@@ -139,7 +139,7 @@ def _function(entry: _Entry) -> dict[str, Any]:
 
 
 def _description(entry: _Entry) -> Any:
-    """Return the description of a tool. A grammar is part of it, because nothing else tells the policy of it."""
+    """Return the description of a tool. It includes a grammar, which the policy sees nowhere else."""
     description = entry.tool.get("description")
     if not entry.has_grammar:
         return description
@@ -149,7 +149,7 @@ def _description(entry: _Entry) -> Any:
 
 
 def _namespaces(entries: Sequence[_Entry]) -> dict[str, tuple[str, str]]:
-    """Return what the names of tools in namespaces stand for. Raises ApiError (400) if one stands for two tools."""
+    """Return the tools behind the names in namespaces. Raises ApiError (400) if one stands for two tools."""
     taken: set[str] = set()
     for entry in entries:
         if entry.namespace and entry.name in taken:

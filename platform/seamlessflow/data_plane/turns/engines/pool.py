@@ -33,7 +33,7 @@ from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine, TurnWait
 PACES_TOLD_S = 10.0  # paces are told so seldom, because they are judged by minutes
 
 
-class TooManyHeld(Exception):
+class TooManyWaiting(Exception):
     """Too many turns already wait for an engine."""
 
 
@@ -190,7 +190,7 @@ class EnginePool:
         """Give an engine of the job with at least the requested version; it counts as busier inside the block. What the
         turn samples there is to be told to its pace.
 
-        `hold` and `wait` run while the turn waits for an engine. Raises TooManyHeld, JobOver and NoEngine.
+        `hold` and `wait` run while the turn waits for an engine. Raises TooManyWaiting, JobOver and NoEngine.
         """
         return _Acquired(self, request, hold, wait)
 
@@ -284,7 +284,7 @@ class EnginePool:
             num_jobs=len(self._waiters) + (job_id not in self._waiters),
             limit=self.max_held,
         ):
-            raise TooManyHeld(f"{self._num_held} turns are already waiting for an engine")
+            raise TooManyWaiting(f"{self._num_held} turns are already waiting for an engine")
         chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(request.order, next(self._numbers), request, chosen)
         heapq.heappush(self._waiters.setdefault(job_id, []), waiter)

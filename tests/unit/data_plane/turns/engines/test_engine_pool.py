@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.data_plane.store.jobs import Engine
-from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
+from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyWaiting
 from seamlessflow.data_plane.turns.rollout_manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
@@ -154,7 +154,7 @@ async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_wai
 async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
     for number in range(10):
         await turns.start(str(number), EngineRequest(JOB))
-    with pytest.raises(TooManyHeld, match="10 turns are already waiting"):
+    with pytest.raises(TooManyWaiting, match="10 turns are already waiting"):
         async with pool.acquire(EngineRequest(JOB)):
             pass
     for task in turns.tasks.values():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
-from seamlessflow.data_plane.dialects.likeliest import pieces
+from seamlessflow.data_plane.dialects.likeliest import shown_tokens
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText, Detokenizer
 from seamlessflow.data_plane.turns.rendering.model_files import ModelUnusable
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
@@ -82,7 +82,7 @@ def test_bytes_without_a_character_are_shown_at_once_and_cost_linear_time(text: 
 def test_the_bytes_of_tokens_join_to_the_text(text: ModelText) -> None:
     said = "é🫨 漢 plain"
     ids = text.tokenizer.encode(said, add_special_tokens=False).ids
-    found = pieces(text.tokenizer, ids, [0.0] * len(ids))
+    found = shown_tokens(text.tokenizer, ids, [0.0] * len(ids))
     assert b"".join(piece.raw for piece in found) == said.encode()
 
 
@@ -102,7 +102,7 @@ def test_a_space_before_a_word_is_one_of_its_bytes(decoder: decoders.Decoder) ->
     tokenizer = Tokenizer(models.WordLevel(vocabulary, "a"))
     tokenizer.decoder = decoder
     ids = [vocabulary[word] for word in words]
-    found = pieces(tokenizer, ids, [0.0] * len(ids))
+    found = shown_tokens(tokenizer, ids, [0.0] * len(ids))
     assert b"".join(piece.raw for piece in found).decode() == tokenizer.decode(ids) == "a is   is is"
 
 
