@@ -1,4 +1,4 @@
-"""Which machine may fill which role of which job: the one place for this rule.
+"""Which machine may fill which role of which job: the only module with this rule.
 
 Each filter returns why a machine cannot fill a role for a job, or None if it can. `decide` applies them to a snapshot;
 a lease, also one that succeeds a phase, applies them again to locked rows (`lease_rejection`); the answer to a
@@ -139,7 +139,7 @@ LEASE_FILTERS: tuple[Filter, ...] = (
 )
 
 
-# These rule a machine out until somebody edits it or the job.
+# These rule a machine out until a person edits it or the job.
 FIT_FILTERS: tuple[Filter, ...] = (
     lacks_tags,
     is_outside_pools,

@@ -1,7 +1,7 @@
-"""What failures lately and work now say about machines and jobs.
+"""The evidence about machines and jobs: failures lately, and work now.
 
-Takes a snapshot. Judged failures, and those on machines that are found to be to blame, say nothing about a job, except
-that it has tried. What failed before a publication, or before somebody resumed the job, is not held against it.
+Takes a snapshot. Judged failures, and those on machines that are found to be to blame, prove nothing about a job,
+except that it has tried. Failures before a publication, or before a person resumed the job, do not count against it.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ AVOIDED_S = 30.0  # how long a job stays away from a machine after its first fai
 LONGEST_S = 1800.0
 RETRY_S = 10.0  # how long a job waits after its second failure in a row; then twice as long
 LONGEST_RETRY_S = 300.0
-MAX_MACHINES = 3  # a job that fails on so many machines, which fail nobody else, is to blame
+MAX_MACHINES = 3  # a job that fails on so many machines, which fail no other job, is to blame
 
 
 class Evidence:
@@ -79,7 +79,7 @@ class Evidence:
         return self._working[owner]
 
     def is_suspect(self, owner: Owner) -> bool:
-        """Whether the job fails in most places, on machines that fail nobody else."""
+        """Whether the job fails on MAX_MACHINES or more, on more than it works on, and none of them fails others."""
         machines = self.machines_of(owner)
         return (
             len(machines) >= MAX_MACHINES

@@ -1,8 +1,8 @@
 """How often machines send heartbeats, and after how long a silence one counts as lost.
 
 Takes the number of machines; returns seconds. Invariants: the fleet sends at most MAX_BEATS_PER_S on average, whatever
-its size; a machine may lose four heartbeats in a row before it counts as lost. Whoever has news sends it at once, and
-orders are announced by doorbells, so a longer interval delays neither.
+its size; a machine may lose four heartbeats in a row before it counts as lost. A machine with news sends it at once,
+and orders are announced by doorbells, so a longer interval delays neither.
 """
 
 SHORTEST_INTERVAL_S = 1.0
@@ -19,5 +19,5 @@ def heartbeat_interval_s(num_machines: int) -> float:
 
 
 def unheard_limit_s(interval_s: float) -> float:
-    """Return for how long a machine that was told this interval may be silent."""
+    """Return for how long a machine that was given this interval may be silent."""
     return max(HEARTBEAT_LIMIT_S, LIMIT_INTERVALS * interval_s)

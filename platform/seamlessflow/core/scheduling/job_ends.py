@@ -1,6 +1,6 @@
 """Decides whether a job continues (None) or ends once its phases have drained.
 
-Failures end no job: at most they pause it (`judging`), so it goes on once somebody has mended what failed."""
+Failures end no job: at most they pause it (`judging`), so it goes on once a person has mended the cause."""
 
 from dataclasses import dataclass
 

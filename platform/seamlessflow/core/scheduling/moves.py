@@ -1,6 +1,6 @@
 """Turns a plan for the fleet into decisions: leases, hand-overs, and what follows a turn to train.
 
-Invariants: a machine that is free is leased, one that works for somebody else is drained first and promised, one that
+Invariants: a machine that is free is leased, one that works for another job is drained first and promised, one that
 is leaving is waited for. A job trains in one place at a time.
 """
 

@@ -1,14 +1,14 @@
-"""Who is to blame for failed phases: their machine, their job, or nobody yet.
+"""Who is to blame for failed phases: their machine, their job, or neither yet.
 
 Takes the failures of the last hour and what works now. A machine that fails phases of jobs that work elsewhere is
 quarantined: it gets no work for a while, then one phase that tries it out; each further failure doubles the while. A
-job that fails on several machines which fail nobody else is asked to pause. A machine that rolls out much slower than
+job that fails on several machines which fail no other job is asked to pause. A machine that rolls out much slower than
 the others of its job (`stragglers`) is quarantined too and its engine drained, one machine in a cycle and none that a
 floor needs; the pace of the phase that tries it out decides again. Until either is known, a job that fails in
 a role waits between its tries, and does not go back to a machine where it failed as long as another one fits.
 
-Invariants: a machine that is lost is no failure of anybody; what failed before a publication, or before somebody
-resumed the job, is not held against it; a failure leads to at most one quarantine. `judge` has no clock.
+Invariants: a lost machine counts as a failure of no job and no machine; failures before a publication, or before
+a person resumed the job, do not count against it; a failure leads to at most one quarantine. `judge` has no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
