@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from tests.fixtures.random_sequences import CONSTANT, random_sequences
+from tests.oracles.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 
 DAPO = AlgorithmSection.model_validate({"name": "dapo"})
 

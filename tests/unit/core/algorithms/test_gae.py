@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.gae import branches_of, critic_targets, explained_variance, gae
-from seamlessflow.core.algorithms.reference_critic import reference_gae
 from seamlessflow.core.training.section import TrainObjective
 from seamlessflow.core.trajectory.tree_layout import NO_PARENT, TreeLayout
 from tests.fixtures.random_trees import branch_tokens
+from tests.oracles.reference_critic import reference_gae
 
 Floats = NDArray[np.float64]
 # A branch of 5 tokens, two that leave it behind its third, and another tree of 2.

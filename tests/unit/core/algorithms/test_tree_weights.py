@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.reference_loss import ReferenceSequence, reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.tree_weights import token_weights
 from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.tree_layout import TreeLayout
 from tests.fixtures.random_trees import branch_tokens, tree_layouts
+from tests.oracles.reference_loss import ReferenceSequence, reference_loss
 
 Floats = NDArray[np.float64]
 KL_COEF = 0.3

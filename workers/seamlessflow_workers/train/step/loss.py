@@ -1,4 +1,4 @@
-"""The policy loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
+"""The policy loss on tensors, equal in value and gradient to `tests.oracles.reference_loss`.
 
 It takes logprobs (and entropies) of the trained tokens of a micro-batch and data about them, with the denominators
 already folded into advantages and weights (`core.algorithms.aggregation`). It returns a scalar: this micro-batch's

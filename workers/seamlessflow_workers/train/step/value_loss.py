@@ -1,4 +1,4 @@
-"""The loss of PPO's critic on tensors, equal to `core.algorithms.reference_critic.reference_value_loss`."""
+"""The loss of PPO's critic on tensors, equal to `tests.oracles.reference_critic.reference_value_loss`."""
 
 from dataclasses import dataclass
 

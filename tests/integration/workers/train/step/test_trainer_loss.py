@@ -10,11 +10,11 @@ from torch import Tensor
 
 from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.presets import PRESETS
-from seamlessflow.core.algorithms.reference_loss import reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow_workers.train.step.loss import LossOutput, TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import StepStatistics
 from tests.fixtures.random_sequences import CONSTANT, RandomSequences, random_sequences
+from tests.oracles.reference_loss import reference_loss
 
 CURRENT = {"proximal": "current"}
 VARIANTS: dict[str, dict[str, Any]] = {

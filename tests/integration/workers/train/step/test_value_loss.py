@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from seamlessflow.core.algorithms.reference_critic import reference_value_loss
 from seamlessflow_workers.train.step.value_loss import ValueTerms, value_loss
+from tests.oracles.reference_critic import reference_value_loss
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2, 0.5])

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.core.algorithms.reference_critic import reference_gae, reference_value_loss
-from seamlessflow.core.algorithms.reference_loss import ReferenceSequence, reference_loss
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.critic import Critic
@@ -27,6 +25,8 @@ from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.trainer_harness import make_batch, make_spec
 from tests.integration.workers.train.step.trainer_deepspeed_check import BETA1, TEMPERATURE, exact_logprobs
 from tests.integration.workers.train.trees.trainer_trees_check import batch_of
+from tests.oracles.reference_critic import reference_gae, reference_value_loss
+from tests.oracles.reference_loss import ReferenceSequence, reference_loss
 
 GAMMA, GAE_LAMBDA, KL_COEF, VALUE_CLIP = 0.97, 0.9, 0.1, 0.05
 CRITIC = {"gamma": GAMMA, "gae_lambda": GAE_LAMBDA, "learning_rate": 3e-3, "value_clip": VALUE_CLIP}

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
 from seamlessflow.core.algorithms.options import AlgorithmName
-from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.engine import TrainEngine
@@ -26,6 +25,7 @@ from seamlessflow_workers.train.step.micro_batches import TrainPlan
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.plain_advantages import plain_kl_advantages
 from tests.fixtures.trainer_harness import make_batch, make_spec
+from tests.oracles.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 
 TEMPERATURE = 0.7
 BETA1 = 0.9

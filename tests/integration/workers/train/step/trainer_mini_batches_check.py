@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.core.algorithms.reference_loss import ReferenceSequence, reference_loss
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.mini_batches import mini_batch_steps, mini_batches_cut
 from seamlessflow.core.job_spec import JobSpec
@@ -28,6 +27,7 @@ from seamlessflow_workers.train.step.optimizer_step import make_optimizer_step
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.trainer_harness import make_batch, make_spec
 from tests.integration.workers.train.step.trainer_deepspeed_check import TEMPERATURE, exact_logprobs
+from tests.oracles.reference_loss import ReferenceSequence, reference_loss
 
 FIRST_STEP, NUMBER = 3, 5  # the third optimizer step of a warm-up, and the batch that begins with it
 DECOUPLED = {"proximal": "current", "importance": "truncate", "importance_max": 1.1}
