@@ -13,7 +13,7 @@ WORKERS ?= 3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal lock release clean
+.PHONY: help setup vllm vllm-if-possible demo test test-changed quick test-gpu lint types imports schema frontend frontend-check screenshots bench soak rehearsal lock release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -31,21 +31,23 @@ vllm-if-possible: setup
 demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, TENSOR, UPDATES, JOBS)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
-# The environment of vLLM is created while the checks run. Tests start in the order of their folders, so that the short ones
-# of tests/unit come last and no process waits long for another. The acceptance tests run after all others, in one
-# process: a job keeps two cores busy.
-test: setup ## run every check and every test that needs no GPU (WORKERS=3 processes, acceptance tests in one)
+# The environment of vLLM is created while the checks run. Tests start in the order of these folders: the acceptance tests,
+# which wait much, go on in two of the processes while the others compute, and the short tests come last, so that no process
+# waits long for another.
+TESTS := tests/acceptance tests/architecture tests/contract tests/integration tests/unit
+test: setup ## run every check and every test that needs no GPU (WORKERS=3 processes)
 	@$(MAKE) --no-print-directory -j2 vllm-if-possible lint imports schema types frontend-check
-	@failed=0; set -x; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/acceptance --durations=25 --durations-min=5 || failed=1; \
-	$(BIN)/python -m pytest tests/acceptance --durations=40 --durations-min=5 || failed=1; \
-	exit $$failed
+	$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder --durations=40 --durations-min=5 $(TESTS)
+
+test-changed: setup ## run the tests, except acceptance, that the change since BASE=main concerns, by what imports what
+	@$(BIN)/python -m deploy.local.changed_tests $(or $(BASE),main)
 
 test-gpu: setup vllm-if-possible ## run the list of checks on an NVIDIA GPU (PART=1: one part of 4; DEVICE=cpu tries the list without one)
 	$(BIN)/python -m tests.gpu.checklist --device $(or $(DEVICE),cuda) $(if $(PART),--part $(PART))
 
-check: setup lint types imports schema frontend-check ## run the fast checks: lint, types, import rules, schema drift, unit tests
-	$(BIN)/python -m pytest tests/unit tests/architecture
+quick: setup ## run the checks, then the tests of single modules, in a few minutes
+	@$(MAKE) --no-print-directory -j2 lint imports schema types frontend-check
+	$(BIN)/python -m pytest -n $(WORKERS) tests/architecture tests/unit
 
 frontend: setup ## build the dashboard (part of setup, but here a failure is shown)
 	@$(BIN)/python deploy/local/frontend.py

@@ -39,12 +39,8 @@ hypothesis_settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis_settings.load_profile("patient")
 
 # Folders whose tests share something that is slow to start: vLLM servers, a gateway, or an installation.
-SHARING_FOLDERS = (
-    "tests/contract/engine/",
-    "tests/acceptance/agents/",
-    "tests/acceptance/jobs/",
-    "tests/acceptance/pages/",
-)
+# Acceptance tests are two groups, so that at most two installations compete for the cores.
+SHARING_FOLDERS = ("tests/contract/engine/", "tests/acceptance/jobs/", "tests/acceptance/")
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
