@@ -25,7 +25,7 @@ HOME = ROOT / ".seamlessflow"
 LOG = HOME / "logs" / "frontend.log"
 SOURCES = ROOT / "frontend"
 MODULES = SOURCES / "node_modules"
-JOB_SPEC_SCHEMA = ROOT / "api_schema" / "job_spec.schema.json"
+SCHEMAS = [ROOT / "api_schema" / f"{name}.schema.json" for name in ("job_spec", "limits")]
 BUILT = ROOT / "platform" / "seamlessflow" / "control_plane" / "dashboard" / "static" / "dashboard"
 NOT_SOURCES = {"node_modules", "dist", "schema.gen.d.ts", "live.gen.d.ts"}
 CHECKS = ("types", "lint", "layers", "test")
@@ -68,7 +68,7 @@ def is_up_to_date() -> bool:
 
 def sources_digest() -> str:
     digest = hashlib.sha256(str(ROOT).encode())
-    for path in (*source_files(SOURCES), JOB_SPEC_SCHEMA):
+    for path in (*source_files(SOURCES), *SCHEMAS):
         digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -6,9 +6,9 @@ import { api, bodyOf } from "../api/client";
 import { queryClient } from "../api/queries";
 import { TextField } from "../ui/form/Field";
 import { FormDialog } from "../ui/form/FormDialog";
+import { limits, numberWithin, spanFault } from "../values/limits";
 
-const LEAST = -100;
-const MOST = 100;
+const { Priority } = limits;
 
 interface Props {
   jobId: string;
@@ -21,10 +21,9 @@ interface Props {
 
 export function PriorityDialog({ jobId, jobName, generation, priority, proposed = priority, onClose }: Props) {
   const [text, setText] = useState(String(proposed));
-  const value = Number(text);
-  const isFit = text.trim() !== "" && Number.isInteger(value) && value >= LEAST && value <= MOST;
+  const value = numberWithin(text, Priority);
   const edit = useMutation({
-    mutationFn: (reason: string) =>
+    mutationFn: ({ value, reason }: { value: number; reason: string }) =>
       bodyOf(
         api.PATCH("/api/v1/jobs/{job_id}", {
           params: { path: { job_id: jobId }, header: { "If-Match": `"${generation}"` } },
@@ -41,10 +40,10 @@ export function PriorityDialog({ jobId, jobName, generation, priority, proposed 
       title={`Priority of ${jobName}`}
       act="Set the priority"
       keep="Leave it"
-      isBlocked={!isFit || value === priority}
+      isBlocked={value === undefined || value === priority}
       reason="optional"
       sent={edit}
-      onSend={(reason) => edit.mutate(reason)}
+      onSend={(reason) => value !== undefined && edit.mutate({ value, reason })}
       onClose={onClose}
     >
       <p className="muted">
@@ -52,8 +51,8 @@ export function PriorityDialog({ jobId, jobName, generation, priority, proposed 
         them. Against other projects, a priority counts up to the ceiling that operators set for the project.
       </p>
       <TextField
-        label={`Priority (${LEAST} to ${MOST})`}
-        fault={isFit ? undefined : "Enter a whole number from −100 to 100."}
+        label={`Priority (${Priority.minimum} to ${Priority.maximum})`}
+        fault={value === undefined ? spanFault(Priority) : undefined}
         isShort
         inputMode="numeric"
         value={text}

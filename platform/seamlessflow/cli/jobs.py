@@ -24,6 +24,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.sizing.memory_needs import size_text
 from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.core.types.ids import IdKind
+from seamlessflow.core.types.limits import Priority, limits_of
 from seamlessflow.runtime.yaml_documents import yaml_document
 
 TIME_OVER = 4  # exit code
@@ -197,10 +198,10 @@ def jobs_stage(job_id: str, stage: str, reason: str) -> None:
 
 @jobs.command("priority", context_settings={"ignore_unknown_options": True})
 @click.argument("job_id", type=Identifier(IdKind.JOB))
-@click.argument("priority", type=click.IntRange(-100, 100))
+@click.argument("priority", type=click.IntRange(*limits_of(Priority).span))
 @click.option("--reason", default="", help="Reason, kept in the audit trail.")
 def jobs_priority(job_id: str, priority: int, reason: str) -> None:
-    """Set the priority of a job to PRIORITY (-100 to 100), while it waits or runs."""
+    """Set the PRIORITY of a job while it waits or runs."""
     with connect() as client:
         job = client.job_prioritize(job_id, priority, reason=reason)
     click.echo(f"{job_id} has the priority {job['priority']}")

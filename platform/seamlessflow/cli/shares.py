@@ -7,6 +7,7 @@ import click
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client.errors import Json
+from seamlessflow.core.types.limits import Priority, Weight, limits_of
 
 NO_LIMIT = "none"
 
@@ -48,12 +49,14 @@ def shares_list(as_json: bool) -> None:
 @shares.command("set")
 @click.argument("project")
 @click.option(
-    "--weight", type=click.FloatRange(0.01, 100.0), help="Its weight in proportion to other projects'."
+    "--weight",
+    type=click.FloatRange(*limits_of(Weight).span),
+    help="Its weight in proportion to other projects'.",
 )
 @click.option("--quota", type=Quota(), help="The most machines it may have; `none` for no limit.")
 @click.option(
     "--priority-ceiling",
-    type=click.IntRange(-100, 100),
+    type=click.IntRange(*limits_of(Priority).span),
     help="Up to which its jobs' priorities count against other projects.",
 )
 @click.option(

@@ -32,10 +32,10 @@ from seamlessflow.core.training.section import LoraSection as LoraSection
 from seamlessflow.core.training.section import TrainObjective as TrainObjective
 from seamlessflow.core.training.section import TrainSection as TrainSection
 from seamlessflow.core.types.dtypes import Dtype as Dtype
+from seamlessflow.core.types.limits import DisplayName, Priority, Tag
 from seamlessflow.core.types.tags import Role
 
 SPEC_VERSION = 1
-Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
 
 
 class ThinkingRetention(StrEnum):
@@ -89,7 +89,7 @@ class JobSpec(SpecSection):
     model_config = ConfigDict(json_schema_extra=_environment_unless_offline)
 
     spec_version: Literal[1] = 1
-    name: Annotated[str, Field(min_length=1, max_length=120)]
+    name: DisplayName
     """Name shown in lists; it need not be unique."""
     model: ModelSection
     environment: EnvironmentSection
@@ -99,7 +99,7 @@ class JobSpec(SpecSection):
     train: TrainSection = TrainSection()
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Priority = 0
     """Among the jobs of its project, those of a higher priority get machines first. Against other projects it counts
     up to the ceiling that operators set, which is 0 at first."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0

@@ -10,6 +10,7 @@ import { Check, FieldGroup, TextField } from "../../ui/form/Field";
 import { FormDialog } from "../../ui/form/FormDialog";
 import { Icon } from "../../ui/Icon";
 import { isOneOf } from "../../values/guards";
+import { limits } from "../../values/limits";
 import { PreviewResult } from "./PreviewResult";
 import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
 
@@ -67,9 +68,9 @@ export function EditDialog({ machine, added, onClose }: Props) {
         help="Only projects with a grant of the pool may use the machine; see Shares."
         value={edit.pool}
         onChange={(pool) => setEdit({ ...edit, pool: pool.trim() })}
-        maxLength={63}
+        maxLength={limits.PoolName.maxLength}
         required
-        pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
+        pattern={limits.PoolName.pattern}
         title="a–z, 0-9 and -, with a letter or digit at both ends"
       />
       <TextField
@@ -81,8 +82,8 @@ export function EditDialog({ machine, added, onClose }: Props) {
           setCostText(text);
           setEdit({ ...edit, cost: text.trim() === "" ? Number.NaN : Number(text) });
         }}
-        min={0.01}
-        max={1000}
+        min={limits.Cost.minimum}
+        max={limits.Cost.maximum}
         step="any"
         required
       />

@@ -2,16 +2,17 @@
 import type { MachineEdit } from "../../api/queries";
 import type { EditRow, MachineRow } from "../../live/rows";
 import { isOneOf } from "../../values/guards";
+import { limits } from "../../values/limits";
 
 export const ROLES = ["rollout", "train", "agent"] as const;
 const LABEL = /^(gpu|gpus|host)=/;
-const TAG = /^[a-z0-9._=-]{1,63}$/;
+const TAG = new RegExp(limits.Tag.pattern);
 
 /** Why a text is not a valid tag; undefined if it is. */
 export function tagFault(text: string): string | undefined {
   if (LABEL.test(text)) return `"${text}" is a label, which a machine reports of its own hardware: choose another name`;
   if (TAG.test(text)) return undefined;
-  return `"${text}" is not a valid tag: use at most 63 characters from a–z, 0–9 and . _ = -`;
+  return `"${text}" is not a valid tag: use at most ${limits.Tag.maxLength} characters from a–z, 0–9 and . _ = -`;
 }
 
 /** Adds the tags of a text (separated by commas or spaces), sorted and without duplicates. */

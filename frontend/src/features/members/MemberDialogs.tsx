@@ -4,6 +4,7 @@ import { faultOf } from "../../api/client";
 import { Check, SelectField, TextField } from "../../ui/form/Field";
 import { FormDialog } from "../../ui/form/FormDialog";
 import { SecretDialog } from "../../ui/form/SecretDialog";
+import { limits } from "../../values/limits";
 import { type Member, ROLES, type Role, useMemberAdd, useMemberRemove } from "./queries";
 
 export function AddMemberDialog({ slug, onClose }: { slug: string; onClose: () => void }) {
@@ -37,7 +38,7 @@ export function AddMemberDialog({ slug, onClose }: { slug: string; onClose: () =
         value={username}
         onChange={setUsername}
         fault={faultOf(add.error, "username")}
-        maxLength={150}
+        maxLength={limits.UserName.maxLength}
         required
       />
       <SelectField label="Role" value={role} options={ROLES} onChange={setRole} />

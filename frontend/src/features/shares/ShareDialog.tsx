@@ -2,17 +2,18 @@
 import { useState } from "react";
 import { TextField } from "../../ui/form/Field";
 import { FormDialog } from "../../ui/form/FormDialog";
+import { limits, numberWithin, spanFault } from "../../values/limits";
 import { type Share, useShareEdit } from "./queries";
-import { ceilingOf, quotaOf, weightOf } from "./shareWords";
+import { quotaOf } from "./shareWords";
 
 export function ShareDialog({ share, onClose }: { share: Share; onClose: () => void }) {
   const [weightText, setWeight] = useState(String(share.weight));
   const [quotaText, setQuota] = useState(share.machine_quota === null ? "" : String(share.machine_quota));
   const [ceilingText, setCeiling] = useState(String(share.priority_ceiling));
   const edit = useShareEdit(share.project);
-  const weight = weightOf(weightText);
+  const weight = numberWithin(weightText, limits.Weight);
   const quota = quotaOf(quotaText);
-  const ceiling = ceilingOf(ceilingText);
+  const ceiling = numberWithin(ceilingText, limits.Priority);
   const isFit = weight !== undefined && quota !== undefined && ceiling !== undefined;
   const isChanged = weight !== share.weight || quota !== share.machine_quota || ceiling !== share.priority_ceiling;
   const send = (reason: string) =>
@@ -30,7 +31,7 @@ export function ShareDialog({ share, onClose }: { share: Share; onClose: () => v
       <TextField
         label="Weight"
         help="A project of weight 2 gets twice the machines of one of weight 1."
-        fault={weight === undefined ? "Enter a number from 0.01 to 100." : undefined}
+        fault={weight === undefined ? spanFault(limits.Weight) : undefined}
         isShort
         inputMode="decimal"
         value={weightText}
@@ -49,7 +50,7 @@ export function ShareDialog({ share, onClose }: { share: Share; onClose: () => v
       <TextField
         label="Priority ceiling"
         help="Up to this, the priorities of its jobs count against other projects."
-        fault={ceiling === undefined ? "Enter a whole number from −100 to 100." : undefined}
+        fault={ceiling === undefined ? spanFault(limits.Priority) : undefined}
         isShort
         inputMode="numeric"
         value={ceilingText}

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { balanceOf, barOf, mostOf, quotaOf, weightOf } from "./shareWords";
+import { balanceOf, barOf, mostOf, quotaOf } from "./shareWords";
 
 it("says who borrows, who lends and who is short", () => {
   expect(balanceOf({ num_borrowed: 2, is_short: true }).wording).toBe("borrows 2");
@@ -19,14 +19,7 @@ it("draws bars as fractions of the largest number", () => {
   expect(barOf({ num_borrowed: 0, entitled: 0 }, mostOf([]))).toEqual({ owned: 0, entitled: 0 });
 });
 
-it("reads weights and quotas, and an empty quota as no limit", () => {
-  expect(weightOf("2.5")).toBe(2.5);
-  expect([weightOf(""), weightOf("0"), weightOf("101"), weightOf("x")]).toEqual([
-    undefined,
-    undefined,
-    undefined,
-    undefined,
-  ]);
+it("reads quotas, and an empty one as no limit", () => {
   expect(quotaOf(" ")).toBeNull();
   expect(quotaOf("3")).toBe(3);
   expect([quotaOf("0"), quotaOf("1.5"), quotaOf("many")]).toEqual([undefined, undefined, undefined]);

@@ -1,5 +1,6 @@
 // What the shares page says of a project's numbers. Pure.
 import { decimal } from "../../ui/words/format";
+import { limits, numberWithin } from "../../values/limits";
 import type { Share } from "./queries";
 
 /** Below this fraction of a machine, a project counts as having its entitlement. */
@@ -47,21 +48,7 @@ export function mostOf(shares: readonly Counted[]): number {
   return Math.max(0, ...shares.flatMap((share) => [sharedOf(share), share.entitled]));
 }
 
-/** A weight that a person typed; undefined if it is none. */
-export function weightOf(text: string): number | undefined {
-  const value = Number(text);
-  return text.trim() !== "" && value >= 0.01 && value <= 100 ? value : undefined;
-}
-
 /** A quota that a person typed; null: no limit; undefined if it is neither. */
 export function quotaOf(text: string): number | null | undefined {
-  if (text.trim() === "") return null;
-  const value = Number(text);
-  return Number.isInteger(value) && value >= 1 && value <= 1_000_000 ? value : undefined;
-}
-
-/** The priority ceiling that was typed; undefined: no whole number from -100 to 100. */
-export function ceilingOf(text: string): number | undefined {
-  const num = Number(text);
-  return /^-?\d+$/.test(text.trim()) && num >= -100 && num <= 100 ? num : undefined;
+  return text.trim() === "" ? null : numberWithin(text, limits.Quota);
 }

@@ -6,6 +6,7 @@ import { queryClient, useMe } from "../../api/queries";
 import { Check, FieldGroup, SelectField, TextField } from "../../ui/form/Field";
 import { FormDialog } from "../../ui/form/FormDialog";
 import { SecretDialog } from "../../ui/form/SecretDialog";
+import { limits } from "../../values/limits";
 import { DEFAULT_DAYS, DEFAULT_SCOPES, daysFault, MAX_DAYS, type Scope, scopesFor } from "./tokenWords";
 
 /** The option that stands for the installation instead of a project. */
@@ -50,7 +51,7 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
         help="What the token is used for, so that you know later whether it is safe to revoke."
         value={name}
         onChange={setName}
-        maxLength={120}
+        maxLength={limits.DisplayName.maxLength}
         required
       />
       <SelectField

@@ -1,12 +1,11 @@
 // A dialog that asks before it does something: its fields, an optional reason, the platform's refusal, and two buttons.
 // It stays open until its request has succeeded, so that a refusal loses no typed text.
 import { type ReactNode, useState } from "react";
+import { limits } from "../../values/limits";
 import { Button } from "../Button";
 import { Dialog } from "../Dialog";
 import { Problem } from "../Problem";
 import { TextField } from "./Field";
-
-const MAX_REASON_LENGTH = 1000;
 
 interface Props {
   title: string;
@@ -44,7 +43,7 @@ export function FormDialog(props: Props) {
             label="Reason"
             value={reason}
             onChange={setReason}
-            maxLength={MAX_REASON_LENGTH}
+            maxLength={limits.Reason.maxLength}
             required={props.reason === "required"}
             placeholder={props.reason === "required" ? "Recorded with your name" : "Optional; recorded with your name"}
           />

@@ -17,6 +17,7 @@ from seamlessflow.core.scheduling.heartbeats import (
     SHORTEST_INTERVAL_S,
     unheard_limit_s,
 )
+from seamlessflow.core.types.limits import MachineName, PoolName, Tag, limits_of
 from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 
@@ -25,9 +26,9 @@ class Machine(models.Model):
     """A host, or a slice of one, with capability tags; runs one supervisor."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    name = models.CharField(max_length=63, unique=True)
-    tags = ArrayField(models.CharField(max_length=63), default=list)
-    pool = models.CharField(max_length=63, default=OPEN_POOL)
+    name = models.CharField(max_length=limits_of(MachineName).max_length, unique=True)
+    tags = ArrayField(models.CharField(max_length=limits_of(Tag).max_length), default=list)
+    pool = models.CharField(max_length=limits_of(PoolName).max_length, default=OPEN_POOL)
     cost = models.FloatField(
         default=ORDINARY_COST,
         db_default=ORDINARY_COST,
@@ -56,7 +57,7 @@ class PoolGrant(models.Model):
     """A project that may use a pool's machines. The pool `default` is open to all while it has no grant."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    pool = models.CharField(max_length=63)
+    pool = models.CharField(max_length=limits_of(PoolName).max_length)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="pool_grants")
 
     class Meta:

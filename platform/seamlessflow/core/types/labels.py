@@ -8,9 +8,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from seamlessflow.core.types.limits import Tag, limits_of
+
 GPU, NUM_GPUS, HOST = "gpu", "gpus", "host"
 LABEL_NAMES = (GPU, NUM_GPUS, HOST)
-_MAX_LENGTH = 63  # of a tag
 _NOT_IN_TAGS = re.compile(r"[^a-z0-9._-]+")
 _BRANDS = {"nvidia", "tesla", "geforce", "quadro"}
 _SERIES = {"rtx", "gtx"}
@@ -65,4 +66,4 @@ def refused_labels(tags: Collection[str]) -> str:
 
 
 def _label(name: str, value: str) -> str:
-    return f"{name}={_NOT_IN_TAGS.sub('-', value.lower()).strip('-')}"[:_MAX_LENGTH]
+    return f"{name}={_NOT_IN_TAGS.sub('-', value.lower()).strip('-')}"[: limits_of(Tag).max_length]

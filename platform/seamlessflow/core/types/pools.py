@@ -2,8 +2,10 @@
 
 import re
 
+from seamlessflow.core.types.limits import PoolName, limits_of
+
 OPEN_POOL = "default"  # open to all projects until it is granted to some
-_POOL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_POOL = re.compile(limits_of(PoolName).pattern or "")
 
 
 class InvalidPool(ValueError):

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from seamlessflow.core.types.labels import refused_labels
+from seamlessflow.core.types.limits import Tag, limits_of
 
-_TAG = re.compile(r"[a-z0-9._=-]{1,63}")
+_TAG = re.compile(limits_of(Tag).pattern or "")
 
 
 class Role(StrEnum):
@@ -34,7 +35,7 @@ def parse_tags(tags: Iterable[str]) -> frozenset[str]:
     checked = set()
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            raise InvalidTag(f"tag {tag!r} must match [a-z0-9._=-]{{1,63}}")
+            raise InvalidTag(f"tag {tag!r} must match {_TAG.pattern.strip('^$')}")
         checked.add(tag)
     if refused := refused_labels(checked):
         raise InvalidTag(refused)

@@ -17,8 +17,10 @@ from seamlessflow.control_plane.accounts.services.members import (
     project_get,
 )
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.fields import LimitedText
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.operations import Operation
+from seamlessflow.core.types.limits import UserName
 
 ROLE_HELP = (
     "viewer: sees everything; member: also submits jobs and edits their own; owner: also edits the jobs of others, "
@@ -49,7 +51,7 @@ class MemberAddedOutput(MemberOutput):
 
 
 class MemberInput(serializers.Serializer):
-    username = serializers.CharField(max_length=150)
+    username = LimitedText(UserName)
     role = serializers.ChoiceField(MembershipRole.choices, default=MembershipRole.MEMBER, help_text=ROLE_HELP)
     invite = serializers.BooleanField(
         default=False,

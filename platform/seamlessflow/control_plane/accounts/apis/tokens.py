@@ -21,11 +21,12 @@ from seamlessflow.control_plane.accounts.services.people import (
 )
 from seamlessflow.control_plane.common.errors import field_error, not_found
 from seamlessflow.control_plane.common.http.bodies import body_read
-from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import LimitedText, ShownIdField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
 from seamlessflow.core.access.operations import Operation, ProjectRole, Scope
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.limits import DisplayName
 
 
 class TokenOutput(serializers.Serializer):
@@ -50,7 +51,7 @@ class TokenCreatedOutput(TokenOutput):
 
 
 class TokenCreateInput(serializers.Serializer):
-    name = serializers.CharField(max_length=120)
+    name = LimitedText(DisplayName)
     project = serializers.SlugField(
         required=False, help_text="Slug of the project. May be left out if you are in one project only."
     )

@@ -49,7 +49,6 @@ from seamlessflow.control_plane.telemetry.selectors.ledger import (
 )
 from seamlessflow.control_plane.telemetry.selectors.logs import phase_log_read
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
 YEARS = range(2000, 2200)
@@ -110,13 +109,7 @@ class MachineDetailApi(ProjectApi):
         edit = body_read(request, MachineEditInput)
         machine_edit(
             machine_id=machine_id,
-            edit=MachineEdit(
-                tags=edit.get("tags"),
-                is_cordoned=edit.get("is_cordoned"),
-                is_draining=edit.get("is_draining"),
-                pool=edit.get("pool"),
-                cost=edit.get("cost"),
-            ),
+            edit=MachineEditInput.edit(edit),
             reason=edit["reason"],
             author=access.author,
             generation=generation,

@@ -11,6 +11,7 @@ from seamlessflow.control_plane.accounts.apis.base import ProjectApi
 from seamlessflow.control_plane.accounts.services.shares import share_project_get
 from seamlessflow.control_plane.cluster.services.pools import pool_grant, pool_list, pool_revoke
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.fields import ReasonField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 
 
@@ -27,7 +28,7 @@ class PoolOutput(serializers.Serializer):
 
 
 class PoolReasonInput(serializers.Serializer):
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    reason = ReasonField(is_required=False)
 
 
 class PoolListApi(ProjectApi):

@@ -1,16 +1,26 @@
 """The shapes of machines and logs in the API."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from rest_framework import serializers
 
 from seamlessflow.control_plane.cluster.selectors import phases_ranked
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
+from seamlessflow.control_plane.common.http.fields import (
+    LimitedFloat,
+    LimitedText,
+    ReasonField,
+    ShownIdField,
+    WordField,
+)
 from seamlessflow.control_plane.telemetry.apis.serializers import SessionLogOutput
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
+from seamlessflow.core.types.limits import Cost, MachineName, PoolName, Tag
 from seamlessflow.core.types.tags import Role
 
 
@@ -106,27 +116,33 @@ class MachineOutput(serializers.Serializer):
         return MachinePhaseOutput(phases_ranked(machine.live_phases), many=True).data
 
 
-class MachineEditInput(serializers.Serializer):
-    tags = serializers.ListField(child=serializers.CharField(), required=False)
+class DesiredInput(serializers.Serializer):
+    """The fields that an edit sets; one that is left out stays as it is."""
+
+    tags = serializers.ListField(child=LimitedText(Tag), required=False)
     is_cordoned = serializers.BooleanField(required=False)
     is_draining = serializers.BooleanField(
         required=False, help_text="If true, the machine is cordoned as well."
     )
-    pool = serializers.CharField(
-        required=False,
-        max_length=63,
-        help_text="Only projects with a grant of the pool may use its machines.",
+    pool = LimitedText(
+        PoolName, required=False, help_text="Only projects with a grant of the pool may use its machines."
     )
-    cost = serializers.FloatField(
-        required=False,
-        help_text="What the machine counts in shares, 0.01 to 1000. An ordinary one counts 1.",
+    cost = LimitedFloat(
+        Cost, required=False, help_text="What the machine counts in shares. An ordinary one counts 1."
     )
-    reason = serializers.CharField(max_length=1000)
+
+    @staticmethod
+    def edit(body: Mapping[str, Any]) -> MachineEdit:
+        return MachineEdit(**{field.name: body.get(field.name) for field in fields(MachineEdit)})
+
+
+class MachineEditInput(DesiredInput):
+    reason = ReasonField()
 
 
 class MachineRegisterInput(serializers.Serializer):
-    name = serializers.CharField(max_length=63)
-    tags = serializers.ListField(child=serializers.CharField(), default=list)
+    name = LimitedText(MachineName)
+    tags = serializers.ListField(child=LimitedText(Tag), default=list)
 
 
 class MachineRegisteredOutput(MachineOutput):

@@ -6,6 +6,7 @@ leaves an event.
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -19,14 +20,12 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found, stale
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.scheduling.explain.edits import InvalidEdit, MachineEdit
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
-from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
-from seamlessflow.core.types.pools import InvalidPool, parse_pool
-from seamlessflow.core.types.tags import InvalidTag, parse_tags
+from seamlessflow.core.types.limits import MachineName, limits_of
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_NAME = re.compile(limits_of(MachineName).pattern or "")
 
 
 @transaction.atomic
@@ -74,7 +73,7 @@ def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Mach
             "name",
             f"{name!r} is not accepted; accepted: 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends",
         )
-    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": checked_tags(tags)})
+    machine, is_new = Machine.objects.get_or_create(name=name, defaults=edit_check(MachineEdit(tags=tags)))
     if is_new:
         _edit_record(machine, kind="machine.registered", reason="registered", author=author)
     return machine, is_new
@@ -110,18 +109,14 @@ def machine_edit(
     """
     if not reason.strip():
         raise field_error("reason", "is missing; say why the machine is edited")
-    tags = None if edit.tags is None else checked_tags(edit.tags)
-    if edit.pool is not None:
-        checked_pool(edit.pool)
-    if edit.cost is not None:
-        checked_cost(edit.cost)
+    wanted = edit_check(edit)
     with transaction.atomic():
         machine = Machine.objects.select_for_update(no_key=True).filter(id=machine_id).first()
         if machine is None:
             raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
         if generation is not None and machine.generation != generation:
             raise stale("machine", machine.generation, generation)
-        changes = _changes(machine, tags, edit)
+        changes = {field: value for field, value in wanted.items() if value != getattr(machine, field)}
         if changes:
             _apply(machine, changes, reason=reason, author=author)
     return machine
@@ -149,21 +144,6 @@ def machines_edit(
             ) from error
         edited.append(machine)
     return edited
-
-
-def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dict[str, object]:
-    wanted = {
-        "tags": tags,
-        "is_cordoned": edit.cordons,
-        "is_draining": edit.is_draining,
-        "pool": edit.pool,
-        "cost": edit.cost,
-    }
-    return {
-        field: value
-        for field, value in wanted.items()
-        if value is not None and value != getattr(machine, field)
-    }
 
 
 def _apply(machine: Machine, changes: dict[str, object], *, reason: str, author: str) -> None:
@@ -201,22 +181,10 @@ def _edit_record(
     scheduler_notify(reason=f"machine {machine.name}: {kind}")
 
 
-def checked_tags(tags: Collection[str]) -> list[str]:
+def edit_check(edit: MachineEdit) -> dict[str, Any]:
+    """Return the fields that the edit sets, as rows keep them. Raises ApplicationError (400) naming the wrong one."""
     try:
-        return sorted(parse_tags(tags))
-    except InvalidTag as error:
-        raise field_error("tags", str(error)) from error
-
-
-def checked_pool(name: str) -> str:
-    try:
-        return parse_pool(name)
-    except InvalidPool as error:
-        raise field_error("pool", str(error)) from error
-
-
-def checked_cost(cost: float) -> float:
-    try:
-        return parse_cost(cost)
-    except InvalidCost as error:
-        raise field_error("cost", str(error)) from error
+        changes = edit.changes()
+    except InvalidEdit as error:
+        raise field_error(error.field, str(error)) from error
+    return changes | ({"tags": sorted(changes["tags"])} if "tags" in changes else {})

@@ -22,6 +22,7 @@ from seamlessflow.control_plane.common.admin.lists import MAX_LISTED, BoundedPag
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.core.types.limits import Reason, limits_of
 
 # Names of authors have no index.
 AUTHORS_SEARCHED = 100_000
@@ -83,7 +84,7 @@ class ReadOnlyAdmin(KeptAdmin):
 class ReasonActionForm(ActionForm):
     """Asks for a reason with each action."""
 
-    reason = forms.CharField(required=False, max_length=1000, label="Reason")
+    reason = forms.CharField(required=False, max_length=limits_of(Reason).max_length, label="Reason")
 
 
 def author_of(request: HttpRequest) -> str:

@@ -1,13 +1,16 @@
 """Fields of bodies and paths. People see the identifier `job_…`, the code a UUID; words of an enum are published."""
 
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
+from drf_spectacular.drainage import set_override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.core.types.limits import Limits, Number, Reason, limits_of
 
 
 @extend_schema_field(OpenApiTypes.STR)
@@ -24,6 +27,55 @@ class ShownIdField(serializers.Field):
             return parse_id(self.kind, data)
         except ValueError as error:
             raise serializers.ValidationError(str(error)) from error
+
+
+class LimitedText(serializers.CharField):
+    """Text of one of `core.types.limits`. A grammar is only published here: the service checks it, and names what is
+    accepted."""
+
+    def __init__(self, kind: Any, **options: Any) -> None:
+        limits = limits_of(kind)
+        super().__init__(max_length=None if limits.pattern else limits.max_length, **options)
+        if limits.pattern is not None:
+            published = {"type": "string", "maxLength": limits.max_length, "pattern": limits.pattern}
+            set_override(self, "field", published)
+
+
+class ReasonField(LimitedText):
+    """Why a person does it; events record it."""
+
+    def __init__(self, *, is_required: bool = True, **options: Any) -> None:
+        optional = {} if is_required else {"required": False, "default": "", "allow_blank": True}
+        super().__init__(Reason, **optional, **options)
+
+
+class LimitedInteger(serializers.IntegerField):
+    def __init__(self, kind: Any, **options: Any) -> None:
+        self.limits = limits_of(kind)
+        least, most = self.limits.span
+        super().__init__(min_value=least, max_value=most, **options)
+
+    def to_internal_value(self, data: Any) -> int:
+        number: int = super().to_internal_value(data)
+        return _within(self.limits, number)
+
+
+class LimitedFloat(serializers.FloatField):
+    def __init__(self, kind: Any, **options: Any) -> None:
+        self.limits = limits_of(kind)
+        least, most = self.limits.span
+        super().__init__(min_value=least, max_value=most, **options)
+
+    def to_internal_value(self, data: Any) -> float:
+        number: float = super().to_internal_value(data)
+        return _within(self.limits, number)
+
+
+def _within(limits: Limits[Any], number: Number) -> Number:
+    """Return the number. Raises ValidationError, which names what is accepted."""
+    if refusal := limits.refusal(number):
+        raise serializers.ValidationError(refusal)
+    return number
 
 
 class WordField(serializers.ChoiceField):

@@ -14,6 +14,7 @@ from seamlessflow.control_plane.accounts.selectors.access import project_for
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.etags import etag, if_match, if_match_parameter
+from seamlessflow.control_plane.common.http.fields import LimitedInteger, ReasonField
 from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
@@ -43,6 +44,7 @@ from seamlessflow.control_plane.jobs.services.reward_curves import job_reward_cu
 from seamlessflow.control_plane.jobs.submission.repeats import HEADER, job_submit_once
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.types.limits import Priority
 
 
 class JobListSubmitApi(ProjectApi):
@@ -136,8 +138,8 @@ class _JobApi(ProjectApi):
 
 
 class JobEditInput(serializers.Serializer):
-    priority = serializers.IntegerField(min_value=-100, max_value=100)
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    priority = LimitedInteger(Priority)
+    reason = ReasonField(is_required=False)
 
 
 class JobDetailApi(_JobApi):
@@ -176,7 +178,7 @@ def _job_response(job: Job) -> Response:
 
 
 class JobDesireInput(serializers.Serializer):
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    reason = ReasonField(is_required=False)
 
 
 class _JobDesireApi(_JobApi):
@@ -240,7 +242,7 @@ class JobResumeApi(_JobDesireApi):
 
 class JobStageInput(serializers.Serializer):
     stage = serializers.CharField(max_length=64, help_text="Name of a stage in `algorithm.stages`.")
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    reason = ReasonField(is_required=False)
 
 
 class JobStageApi(_JobApi):

@@ -23,6 +23,7 @@ from seamlessflow.control_plane.common.admin.pages import author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.scheduling.selectors.previews import MachinesPreview, machines_preview
 from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.limits import Reason, limits_of
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 TEMPLATE = "scheduling/bulk_edit.html"
@@ -67,7 +68,9 @@ class BulkEditForm(forms.Form):
     add = TagsField(label="Add tags", help_text="Comma-separated; rollout, train and agent are roles.")
     remove = TagsField(label="Remove tags")
     work = forms.ChoiceField(choices=[(work.value, said) for work, said in _WORK_SAID.items()])
-    reason = forms.CharField(max_length=1000, widget=_wide(), help_text="Recorded in each machine's event.")
+    reason = forms.CharField(
+        max_length=limits_of(Reason).max_length, widget=_wide(), help_text="Recorded in each machine's event."
+    )
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -4,6 +4,7 @@ Actions on several machines show a dry run first (`bulk_edit`). Every edit goes 
 generation and leaves an event, as over REST.
 """
 
+from dataclasses import fields
 from typing import Any
 
 from django import forms
@@ -16,16 +17,14 @@ from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.common.admin.pages import KeptAdmin, author_of
 from seamlessflow.control_plane.scheduling.admin.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
-from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
-from seamlessflow.core.types.pools import InvalidPool, parse_pool
-from seamlessflow.core.types.tags import InvalidTag, parse_tags
+from seamlessflow.core.scheduling.explain.edits import InvalidEdit, MachineEdit
+from seamlessflow.core.types.limits import Reason, limits_of
 
 NOT_QUARANTINED = "none"
 
 
 class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
-    reason = forms.CharField(max_length=1000, help_text="Recorded in the event.")
+    reason = forms.CharField(max_length=limits_of(Reason).max_length, help_text="Recorded in the event.")
     seen_generation = forms.IntegerField(widget=forms.HiddenInput)
     is_released = forms.BooleanField(
         required=False,
@@ -35,7 +34,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Machine
-        fields = ["tags", "pool", "cost", "is_cordoned", "is_draining"]
+        fields = [field.name for field in fields(MachineEdit)]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -48,32 +47,22 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         self.initial["seen_generation"] = self.instance.generation
         self.initial["reason"] = ""
 
-    def clean_tags(self) -> list[str]:
-        try:
-            return sorted(parse_tags(self.cleaned_data["tags"]))
-        except InvalidTag as error:
-            raise forms.ValidationError(str(error)) from error
-
-    def clean_pool(self) -> str:
-        try:
-            return parse_pool(self.cleaned_data["pool"])
-        except InvalidPool as error:
-            raise forms.ValidationError(str(error)) from error
-
-    def clean_cost(self) -> float:
-        try:
-            return parse_cost(self.cleaned_data["cost"])
-        except InvalidCost as error:
-            raise forms.ValidationError(str(error)) from error
-
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        try:
+            _edit_of(cleaned).changes()
+        except InvalidEdit as error:
+            self.add_error(error.field, str(error))
         stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
         if stored != cleaned.get("seen_generation"):
             raise forms.ValidationError(
                 "Someone else edited the machine in the meantime. Reload it and try again."
             )
         return cleaned
+
+
+def _edit_of(cleaned: dict[str, Any]) -> MachineEdit:
+    return MachineEdit(**{field.name: cleaned.get(field.name) for field in fields(MachineEdit)})
 
 
 def quarantine_said(machine: Machine) -> str:
@@ -119,13 +108,7 @@ class MachineAdmin(KeptAdmin):
         cleaned = form.cleaned_data
         machine_edit(
             machine_id=obj.id,
-            edit=MachineEdit(
-                tags=cleaned["tags"],
-                is_cordoned=cleaned["is_cordoned"],
-                is_draining=cleaned["is_draining"],
-                pool=cleaned["pool"],
-                cost=cleaned["cost"],
-            ),
+            edit=_edit_of(cleaned),
             reason=cleaned["reason"],
             author=author_of(request),
             generation=cleaned["seen_generation"],

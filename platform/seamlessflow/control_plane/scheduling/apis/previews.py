@@ -11,7 +11,7 @@ from seamlessflow.control_plane.accounts.apis.base import ProjectApi
 from seamlessflow.control_plane.cluster.apis.serializers import MachineOutput
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
 from seamlessflow.control_plane.cluster.services.device_cordons import device_release
-from seamlessflow.control_plane.cluster.services.machines import checked_cost, checked_pool, checked_tags
+from seamlessflow.control_plane.cluster.services.machines import edit_check
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.scheduling.apis.serializers import (
@@ -19,7 +19,6 @@ from seamlessflow.control_plane.scheduling.apis.serializers import (
     MachineReleaseInput,
     MachinesPreviewInput,
     MachinesPreviewOutput,
-    machine_edit_of,
 )
 from seamlessflow.control_plane.scheduling.selectors.previews import machines_preview
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
@@ -31,12 +30,7 @@ class _PreviewApi(ProjectApi):
     def preview(self, edits: dict[UUID, MachineEdit]) -> Response:
         for machine_id, edit in edits.items():
             machine_get_visible(access=self.access, machine_id=machine_id)
-            if edit.tags is not None:
-                checked_tags(edit.tags)
-            if edit.pool is not None:
-                checked_pool(edit.pool)
-            if edit.cost is not None:
-                checked_cost(edit.cost)
+            edit_check(edit)
         self.access.check(Operation.MACHINE_EDIT)
         return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
 
@@ -53,7 +47,7 @@ class MachinePreviewApi(_PreviewApi):
         The answer says what the edit would do to each running phase and job. Nothing is changed.
         """
         body = body_read(request, MachinePreviewInput)
-        return self.preview({machine_id: machine_edit_of(body)})
+        return self.preview({machine_id: MachinePreviewInput.edit(body)})
 
 
 class MachinesPreviewApi(_PreviewApi):
@@ -72,7 +66,7 @@ class MachinesPreviewApi(_PreviewApi):
         for edit in body_read(request, MachinesPreviewInput)["edits"]:
             if edit["machine_id"] in edits:
                 raise field_error("edits", "names a machine twice; name each machine once")
-            edits[edit["machine_id"]] = machine_edit_of(edit)
+            edits[edit["machine_id"]] = MachinePreviewInput.edit(edit)
         return self.preview(edits)
 
 

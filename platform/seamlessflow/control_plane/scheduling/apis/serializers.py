@@ -4,23 +4,17 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
+from seamlessflow.control_plane.cluster.apis.serializers import DesiredInput
+from seamlessflow.control_plane.common.http.fields import ReasonField, ShownIdField, WordField
 from seamlessflow.control_plane.scheduling.selectors.previews import ShownJobImpact, ShownPhaseImpact
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.scheduling.explain.preview import Impact
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 
 
-class MachinePreviewInput(serializers.Serializer):
-    tags = serializers.ListField(child=serializers.CharField(), required=False)
-    is_cordoned = serializers.BooleanField(required=False)
-    is_draining = serializers.BooleanField(
-        required=False, help_text="If true, the machine is cordoned as well."
-    )
-    pool = serializers.CharField(required=False, max_length=63)
-    cost = serializers.FloatField(required=False)
+class MachinePreviewInput(DesiredInput):
+    pass
 
 
 class OneMachinePreviewInput(MachinePreviewInput):
@@ -129,18 +123,8 @@ class MachinesPreviewOutput(serializers.Serializer):
     )
 
 
-def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
-    return MachineEdit(
-        tags=body.get("tags"),
-        is_cordoned=body.get("is_cordoned"),
-        is_draining=body.get("is_draining"),
-        pool=body.get("pool"),
-        cost=body.get("cost"),
-    )
-
-
 class MachineReleaseInput(serializers.Serializer):
-    reason = serializers.CharField(max_length=1000)
+    reason = ReasonField()
     device = serializers.CharField(
         required=False, max_length=200, help_text="Release this cordoned device, not the machine."
     )

@@ -14,8 +14,10 @@ from seamlessflow.control_plane.accounts.services.shares import (
     share_project_get,
 )
 from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.fields import LimitedFloat, LimitedInteger, ReasonField
 from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.scheduling.selectors.project_shares import project_shares, share_projects
+from seamlessflow.core.types.limits import Priority, Quota, Weight
 
 
 class ShareOutput(serializers.Serializer):
@@ -66,24 +68,20 @@ class ShareOutput(serializers.Serializer):
 
 
 class ShareEditInput(serializers.Serializer):
-    weight = serializers.FloatField(required=False, min_value=0.01, max_value=100.0)
-    machine_quota = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=1_000_000, help_text="Null: no limit."
-    )
-    priority_ceiling = serializers.IntegerField(
+    weight = LimitedFloat(Weight, required=False)
+    machine_quota = LimitedInteger(Quota, required=False, allow_null=True, help_text="Null: no limit.")
+    priority_ceiling = LimitedInteger(
+        Priority,
         required=False,
-        min_value=-100,
-        max_value=100,
         help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
     )
-    queued_jobs_quota = serializers.IntegerField(
+    queued_jobs_quota = LimitedInteger(
+        Quota,
         required=False,
         allow_null=True,
-        min_value=1,
-        max_value=1_000_000,
         help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
     )
-    reason = serializers.CharField(max_length=1000)
+    reason = ReasonField()
 
 
 class ShareListApi(ProjectApi):

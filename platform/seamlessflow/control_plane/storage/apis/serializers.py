@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ReasonField, ShownIdField
 from seamlessflow.control_plane.storage.selectors import USAGE_KINDS
 from seamlessflow.core.retention.planner import RemovalKind
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -105,7 +105,7 @@ class DeletionItemInput(serializers.Serializer):
 
 class DeletionInput(serializers.Serializer):
     items = DeletionItemInput(many=True, min_length=1, max_length=500)
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    reason = ReasonField(is_required=False)
     dry_run = serializers.BooleanField(required=False, default=False)
 
 

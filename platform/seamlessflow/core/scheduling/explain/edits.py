@@ -1,11 +1,25 @@
 """Edits of a machine's desired state as values: what a person asks for, and the resulting
 machine."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.scheduling.snapshot import MachineView, Snapshot
+from seamlessflow.core.types.machine_costs import InvalidCost, parse_cost
+from seamlessflow.core.types.pools import InvalidPool, parse_pool
+from seamlessflow.core.types.tags import InvalidTag, parse_tags
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {"tags": parse_tags, "pool": parse_pool, "cost": parse_cost}
+
+
+class InvalidEdit(ValueError):
+    """The value of one field is refused; the message names what is accepted."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +37,24 @@ class MachineEdit:
         """Whether the edit cordons. Draining does, because a machine that is being drained must get no new work."""
         return True if self.is_draining else self.is_cordoned
 
+    def changes(self) -> dict[str, Any]:
+        """The fields that the edit sets. Raises InvalidEdit for the first value that is refused."""
+        wanted = {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "is_cordoned": self.cordons
+        }
+        return {name: _checked(name, value) for name, value in wanted.items() if value is not None}
+
+
+def _checked(name: str, value: Any) -> Any:
+    try:
+        return _CHECKS[name](value) if name in _CHECKS else value
+    except (InvalidTag, InvalidPool, InvalidCost) as error:
+        raise InvalidEdit(name, str(error)) from error
+
 
 def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
-    return replace(
-        machine,
-        tags=machine.tags if edit.tags is None else frozenset(edit.tags),
-        is_cordoned=machine.is_cordoned if edit.cordons is None else edit.cordons,
-        is_draining=machine.is_draining if edit.is_draining is None else edit.is_draining,
-        pool=machine.pool if edit.pool is None else edit.pool,
-        cost=machine.cost if edit.cost is None else edit.cost,
-    )
+    """Return the machine after the edit. Raises InvalidEdit."""
+    return replace(machine, **edit.changes())
 
 
 def snapshot_edited(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Snapshot:

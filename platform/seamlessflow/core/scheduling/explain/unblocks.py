@@ -38,10 +38,11 @@ from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
 from seamlessflow.core.types.labels import is_label
+from seamlessflow.core.types.limits import Priority, limits_of
 from seamlessflow.core.types.tags import ROLE_TAGS, Role
 
 Number = TypeVar("Number", int, float)
-MAX_PRIORITY = 100  # as in the job spec
+_, MAX_PRIORITY = limits_of(Priority).span
 MAX_RETAGS = 6  # trials of one entry with a retagged machine
 MAX_TRIALS, MIN_TRIALS = 64, 4  # of one answer
 MAX_TRIED_ROWS = 100_000  # machines and jobs that all trials of one answer look at

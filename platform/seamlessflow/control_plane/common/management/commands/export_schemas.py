@@ -1,23 +1,26 @@
 """Write every published contract to `api_schema/`, and the tables of docs/algorithms.md; `--check` only compares.
 
-The contracts: the REST API, the job spec, the gateway's API, the worker protocol, live frames.
+The contracts: the REST API, the job spec, limits of what people write, the gateway's API, the worker protocol, live
+frames.
 """
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.validation import validate_schema
+from pydantic import TypeAdapter
 
 from seamlessflow.core.algorithms.reference_tables import filled
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.gateway_api import GATEWAY
 from seamlessflow.core.protocol.live_api import LIVE
 from seamlessflow.core.protocol.worker_api import WORKER
+from seamlessflow.core.types import limits
 
 CONTRACTS = {
     "gateway.openapi.json": GATEWAY,
@@ -42,7 +45,8 @@ class Command(BaseCommand):
         drifted = []
         wanted = {
             options["folder"] / "openapi.yaml": openapi_text(),
-            options["folder"] / "job_spec.schema.json": job_spec_text(),
+            options["folder"] / "job_spec.schema.json": _json_text(JobSpec.model_json_schema()),
+            options["folder"] / "limits.schema.json": _json_text(limits_schema()),
             **{options["folder"] / name: contract.text() for name, contract in CONTRACTS.items()},
             options["algorithms"]: filled(options["algorithms"].read_text()),
         }
@@ -68,5 +72,11 @@ def openapi_text() -> str:
     return str(OpenApiYamlRenderer().render(schema).decode())  # type: ignore[no-untyped-call]
 
 
-def job_spec_text() -> str:
-    return json.dumps(JobSpec.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+def limits_schema() -> dict[str, Any]:
+    """Return the JSON Schema of each type of `core.types.limits`, by its name."""
+    kinds = {name: kind for name, kind in vars(limits).items() if get_origin(kind) is Annotated}
+    return {name: TypeAdapter(kind).json_schema() for name, kind in kinds.items()}
+
+
+def _json_text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
