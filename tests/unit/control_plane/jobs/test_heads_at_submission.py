@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.jobs.submission.attention_heads import heads_check
+from seamlessflow.control_plane.jobs.submission.model_checks import heads_check
+from seamlessflow.control_plane.jobs.submission.model_folder import ModelFolder
 from seamlessflow.core.training.section import TrainSection
 
 
@@ -14,9 +15,9 @@ def sharing(num_ranks: int) -> TrainSection:
     return TrainSection.model_validate({"num_ranks": num_ranks, "parallel": {"sequence": num_ranks}})
 
 
-def folder_with(folder: Path, config: dict[str, object]) -> Path:
+def folder_with(folder: Path, config: dict[str, object]) -> ModelFolder:
     (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return ModelFolder(folder)
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

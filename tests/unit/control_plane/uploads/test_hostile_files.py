@@ -47,6 +47,7 @@ except RecursionError:
 growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(json.dumps([said, growth * 1024]))
 """
+MODEL_CHECKS = "from seamlessflow.control_plane.jobs.submission.model_checks"
 UNPACK = (
     "from seamlessflow.control_plane.uploads.services.archives import archive_unpack",
     "archive_unpack(archive=folder / 'a.tar.gz', folder=folder, max_bytes=2**20)",
@@ -56,12 +57,12 @@ DIGEST = (
     "tokenizer_digest(folder)",
 )
 CONFIG = (
-    "from seamlessflow.control_plane.jobs.submission.references import model_context_check",
-    "model_context_check(folder, max_model_len=8)",
+    f"{MODEL_CHECKS} import ModelFolder, context_check",
+    "context_check(ModelFolder(folder), 8)",
 )
 HEADERS = (
-    "from seamlessflow.control_plane.jobs.submission.model_layers import lora_targets_check",
-    "lora_targets_check(folder, ['q_proj'])",
+    f"{MODEL_CHECKS} import ModelFolder, lora_targets_check",
+    "lora_targets_check(ModelFolder(folder), ['q_proj'])",
 )
 
 

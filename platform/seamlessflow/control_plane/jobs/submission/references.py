@@ -1,15 +1,14 @@
 """Resolves a spec's references: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS.
 
-Takes a reference and the project that uses it; returns local files that exist, and what a job records so that every
-host finds them. Invariant: no reference reaches a
-file outside the project's artifacts, the hub caches and the model roots, whatever links or `..` it holds.
+Takes a reference and the project that uses it; returns local files that exist, and the URL or path that a job records
+so that every host finds them. Invariant: no reference reaches a file outside the project's artifacts, the hub caches
+and the model roots, whatever links or `..` it has.
 """
 
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -20,12 +19,7 @@ from seamlessflow.control_plane.common.files.artifacts import artifact_store, re
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.runtime.artifacts.store import StoreError
-from seamlessflow.runtime.json_files import (
-    CONFIG_BOUNDS,
-    TOKENIZER_BOUNDS,
-    InvalidJsonFile,
-    json_file_read,
-)
+from seamlessflow.runtime.json_files import CONFIG_BOUNDS, TOKENIZER_BOUNDS
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
 ARTIFACT = "artifact://"
@@ -78,46 +72,6 @@ def model_resolve(*, reference: str, project_id: UUID, pins: ExitStack) -> Resol
         if (folder / name).is_file() and (folder / name).stat().st_size > max_bytes:
             raise field_error(field, f"{name} of {reference!r} has more than the {max_bytes} bytes accepted")
     return found
-
-
-def model_config_read(folder: Path) -> dict[str, Any]:
-    """Return the configuration of the language model in `config.json`. Raises ApplicationError."""
-    try:
-        config = json_file_read(folder / "config.json", CONFIG_BOUNDS)
-    except (OSError, InvalidJsonFile) as error:
-        raise field_error("model.source", f"{folder.name}/config.json cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise field_error("model.source", f"{folder.name}/config.json is not a JSON object")
-    text = config.get("text_config")
-    return text if isinstance(text, dict) else config
-
-
-def model_numbers_check(folder: Path) -> None:
-    """Refuse weights that no trainer can train as they are stored. Raises ApplicationError."""
-    quantized = model_config_read(folder).get("quantization_config")
-    if not quantized:
-        return
-    method = str(quantized.get("quant_method")) if isinstance(quantized, dict) else "unknown method"
-    raise field_error(
-        "model.source",
-        f"the weights of {folder.name} are quantised ({method}); convert them to bfloat16 or float32 first, because "
-        "they are trained",
-    )
-
-
-def model_context_check(folder: Path, *, max_model_len: int) -> None:
-    """Refuse sequences that are longer than the model has positions for. Raises ApplicationError."""
-    field = "model.max_model_len"
-    config = model_config_read(folder)
-    num_positions = config.get("max_position_embeddings")
-    # Scaled positions reach further than this number; only the model's code knows how far.
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    is_scaled = not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) != "default"
-    if isinstance(num_positions, int) and not is_scaled and max_model_len > num_positions:
-        raise field_error(
-            field,
-            f"{max_model_len} is more than the model's max_position_embeddings, which is {num_positions}",
-        )
 
 
 def tasks_resolve(

@@ -25,7 +25,6 @@ from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.submission.attention_heads import heads_check
 from seamlessflow.control_plane.jobs.submission.continuing import (
     files_unless_refused,
     origin_resolve,
@@ -34,14 +33,18 @@ from seamlessflow.control_plane.jobs.submission.continuing import (
 from seamlessflow.control_plane.jobs.submission.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.submission.gguf import gguf_resolve
 from seamlessflow.control_plane.jobs.submission.hardware import hardware_load
-from seamlessflow.control_plane.jobs.submission.mixtures import experts_check
-from seamlessflow.control_plane.jobs.submission.model_files import model_files_check
-from seamlessflow.control_plane.jobs.submission.model_layers import lora_targets_check
-from seamlessflow.control_plane.jobs.submission.model_shapes import model_shape_read
+from seamlessflow.control_plane.jobs.submission.model_checks import (
+    context_check,
+    experts_check,
+    files_check,
+    heads_check,
+    lora_targets_check,
+    numbers_check,
+    shape_of,
+)
+from seamlessflow.control_plane.jobs.submission.model_folder import ModelFolder
 from seamlessflow.control_plane.jobs.submission.model_texts import model_text_check
 from seamlessflow.control_plane.jobs.submission.references import (
-    model_context_check,
-    model_numbers_check,
     model_resolve,
     references_hold,
     tasks_resolve,
@@ -84,16 +87,16 @@ def _submit(
     )
     tasks = faults.check(_tasks_take, spec, project, pins)
     held_out_path = faults.check(_held_out_tasks, spec, project, pins)
-    texts = resolved and model and _model_check(resolved, model.path, faults)
-    if faults or not (resolved and model and texts and tasks) or held_out_path is None:
+    folder = ModelFolder(model.path) if model else None
+    texts = resolved and folder and _model_check(resolved, folder, faults)
+    if faults or not (resolved and model and folder and texts and tasks) or held_out_path is None:
         raise faults.error()
-    model_path = model.path
     # The job shows and keeps the family.
     spec = resolved.model_copy(update={"model": resolved.model.model_copy(update={"family": texts.family})})
-    shape = model_shape_read(model_path)
+    shape = shape_of(folder)
     tasks_path, num_tasks = tasks
     origin = origin_resolve(spec=spec, project_id=project.id, model_path=model.recorded)
-    digest = tokenizer_digest(model_path)
+    digest = tokenizer_digest(folder.path)
     sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
     job = Job(
         project=project,
@@ -146,16 +149,16 @@ def _queue_check(project: Project) -> None:
         )
 
 
-def _model_check(spec: JobSpec, model_path: Path, faults: SpecFaults) -> FolderReport | None:
+def _model_check(spec: JobSpec, model: ModelFolder, faults: SpecFaults) -> FolderReport | None:
     """Check what the folder of the model decides, and keep all faults; return what its text files gave."""
-    faults.check(model_files_check, model_path)
-    faults.check(model_numbers_check, model_path)
-    faults.check(model_context_check, model_path, max_model_len=spec.model.max_model_len)
-    faults.check(experts_check, model_path, spec.train)
-    faults.check(heads_check, model_path, spec.train)
+    faults.check(files_check, model)
+    faults.check(numbers_check, model)
+    faults.check(context_check, model, spec.model.max_model_len)
+    faults.check(experts_check, model, spec.train)
+    faults.check(heads_check, model, spec.train)
     if spec.train.lora is not None and spec.train.lora.target_modules:
-        faults.check(lora_targets_check, model_path, spec.train.lora.target_modules)
-    return faults.check(model_text_check, model_path, spec.model.family)
+        faults.check(lora_targets_check, model, spec.train.lora.target_modules)
+    return faults.check(model_text_check, model.path, spec.model.family)
 
 
 def _tasks_take(spec: JobSpec, project: Project, pins: ExitStack) -> tuple[str, int | None]:
