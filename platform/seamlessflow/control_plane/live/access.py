@@ -97,7 +97,7 @@ def _signed_in(keys: Collection[str], users: Mapping[UUID, User]) -> set[str]:
 
 
 def topics_of(name: str, access: Access) -> list[str]:
-    """Return the topics of one subscription. Raises ApplicationError for what is missing or not the caller's."""
+    """Return the topics of one subscription. Raises ApplicationError if the caller may not see them."""
     access.check(Operation.PROJECT_READ)
     if name == "machines":
         topics = [machines_topic(pool) for pool in sorted(pools_visible(access=access))]

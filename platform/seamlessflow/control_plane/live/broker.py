@@ -132,7 +132,7 @@ def reader_make() -> redis.asyncio.Redis:
 
 
 def published_decode(raw: bytes) -> Frame:
-    """Decode what the script publishes. The data stay bytes, because they are passed on unchanged."""
+    """Decode a frame that the script published. The data stay bytes, because they are passed on unchanged."""
     head, _, data = raw.partition(b"\n")
     topic, epoch, seq, at = msgspec.json.decode(head, type=tuple[str, str, int, str])
     return Frame(topic=topic, epoch=epoch, seq=seq, kind=FrameKind.DELTA, at=int(at), data=msgspec.Raw(data))
@@ -165,7 +165,7 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
 
 
 async def groups_watch(reader: redis.asyncio.Redis, group_ids: Iterable[str]) -> None:
-    """Note for WATCH_TTL_S that somebody watches these groups."""
+    """Note for WATCH_TTL_S that these groups are watched."""
     await reader.eval(WATCH, 1, WATCHED_KEY, WATCH_TTL_S, *group_ids)  # type: ignore[misc]
 
 
@@ -180,5 +180,5 @@ async def audience_attend(reader: redis.asyncio.Redis) -> bytes:
 
 
 async def group_ask(reader: redis.asyncio.Redis, group_id: str) -> None:
-    """Have gateways repeat what the group's growing answers hold, because somebody's snapshot lacks them."""
+    """Have gateways repeat the group's growing answers so far, because a client's snapshot lacks them."""
     await reader.eval(ASK, 1, ASKED_KEY, ASKED_TTL_S, group_id)  # type: ignore[misc]

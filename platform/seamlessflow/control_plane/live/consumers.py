@@ -1,7 +1,7 @@
 """The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
 
 First message: `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with
-`"token"` if no browser session signs in. A message to the client holds one frame per line. The socket is never the
+`"token"` if no browser session signs in. A message to the client has one frame per line. The socket is never the
 record: a snapshot makes up for whatever it misses.
 """
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """One live socket. `_read` holds the last delta sent on each topic; frames up to it are not repeated."""
+    """One live socket. `_read` has the last delta sent on each topic; frames up to it are not repeated."""
 
     # Without a layer of Channels, which would need a connection per socket and end the socket when the broker goes.
 

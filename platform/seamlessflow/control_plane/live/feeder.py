@@ -1,10 +1,10 @@
-"""Feeds the live events: one thread, in the process that leads scheduling, compares the database with what it said.
+"""Feeds the live events: one thread, in the process that leads scheduling, compares the database with its deltas.
 
-It does so every 200 ms while somebody has a socket open. Everything that changed on a topic since the last tick is one
-delta, so a topic has at most five frames a second. The feeder remembers what it published only after the broker took
-it: while that is away, deltas grow but none is lost. While nobody has a socket open, it compares nothing: every 2 s it
-begins a new epoch, so that clients which come back take a snapshot, and notes where growing tables end. The first
-socket ends the pause at once. Invariant: what changed after a socket's snapshot is in a later delta.
+It does so every 200 ms while a client has a socket open. Everything that changed on a topic since the last tick is one
+delta, so a topic has at most five frames a second. The feeder remembers a delta only after the broker took
+it: while that is away, deltas grow but none is lost. While no socket is open, it compares nothing: every 2 s it begins
+a new epoch, so that clients which come back take a snapshot, and notes where growing tables end. The first socket
+ends the pause at once. Invariant: what changed after a socket's snapshot is in a later delta.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from seamlessflow.control_plane.common.files.removals import JOB_DELETED
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Audience, Delta, Publisher, audience_knock
-from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
+from seamlessflow.control_plane.live.forests import PublishedForests, forests_compare
 from seamlessflow.control_plane.live.frames import (
     MACHINES_TOPIC,
     NO_MACHINES_TOPIC,
@@ -87,13 +87,13 @@ class _Tail:
     """Finds the rows of a growing table that were not published yet, in order of id."""
 
     newest: int
-    said: set[int] = field(default_factory=set)
+    published: set[int] = field(default_factory=set)
     mark: _Mark | None = None  # when everything was published; None: unknown
-    _seen: _Mark | None = None  # before the rows were read that `say` confirms
-    _fresh: list[int] = field(default_factory=list)  # the ids that `say` confirms
+    _seen: _Mark | None = None  # before the rows were read that `confirm` counts as published
+    _fresh: list[int] = field(default_factory=list)  # the ids that `confirm` counts as published
 
-    def unsaid(self, rows: Any, mark: _Mark, *, untold: Q | None = None) -> list[Any]:
-        """Return the unpublished rows without those that are `untold`, which no topic shows.
+    def unpublished(self, rows: Any, mark: _Mark, *, hidden: Q | None = None) -> list[Any]:
+        """Return the unpublished rows without those that are `hidden`, which no topic shows.
 
         Reads none while the mark stays the same, as it does in most ticks.
         """
@@ -104,22 +104,22 @@ class _Tail:
         numbers = list(recent[: MAX_ROWS + LOOK_BACK])
         if len(numbers) == MAX_ROWS + LOOK_BACK:
             self._seen = None  # there may be more
-        self._fresh = [number for number in numbers if number not in self.said]
-        told = rows if untold is None else rows.exclude(untold)
-        return list(told.filter(id__in=self._fresh).order_by("id")) if self._fresh else []
+        self._fresh = [number for number in numbers if number not in self.published]
+        visible = rows if hidden is None else rows.exclude(hidden)
+        return list(visible.filter(id__in=self._fresh).order_by("id")) if self._fresh else []
 
-    def say(self) -> None:
+    def confirm(self) -> None:
         self.mark = self._seen
         if self._fresh:
-            self.said |= set(self._fresh)
-            self.newest = max(self.newest, max(self.said))
-            self.said = {number for number in self.said if number > self.newest - LOOK_BACK}
+            self.published |= set(self._fresh)
+            self.newest = max(self.newest, max(self.published))
+            self.published = {number for number in self.published if number > self.newest - LOOK_BACK}
 
 
 _TAILS: tuple[type[models.Model], ...] = (Event, MetricPoint, LedgerInterval)
 _ENDS = " UNION ALL ".join(
-    f"(SELECT {place}, id FROM {model._meta.db_table} ORDER BY id DESC LIMIT {LOOK_BACK})"  # noqa: S608 - our own tables
-    for place, model in enumerate(_TAILS)
+    f"(SELECT {index}, id FROM {model._meta.db_table} ORDER BY id DESC LIMIT {LOOK_BACK})"  # noqa: S608 - our own tables
+    for index, model in enumerate(_TAILS)
 )
 _BATCHES = "SELECT id, published_batch FROM jobs_job WHERE ended_at IS NULL"
 
@@ -127,29 +127,29 @@ _BATCHES = "SELECT id, published_batch FROM jobs_job WHERE ended_at IS NULL"
 def _tails_at_end() -> list[_Tail]:
     """Return tails, in the order of _TAILS, for which every row so far counts as published."""
     numbers: list[set[int]] = [set() for _ in _TAILS]
-    for place, number in prepared_rows(_ENDS):
-        numbers[place].add(number)
+    for index, number in prepared_rows(_ENDS):
+        numbers[index].add(number)
     newest = [max(recent, default=0) for recent in numbers]
     return [
-        _Tail(newest=last, said={number for number in recent if number > last - LOOK_BACK})
+        _Tail(newest=last, published={number for number in recent if number > last - LOOK_BACK})
         for last, recent in zip(newest, numbers, strict=True)
     ]
 
 
 def _marks(tails: Sequence[tuple[_Tail, type[models.Model]]]) -> list[_Mark]:
     """Return the marks of several tails, in one query."""
-    parts = [
-        f"""SELECT {place}, count(*), coalesce(max(id), 0), coalesce(sum(id), 0)::bigint
+    counts = [
+        f"""SELECT {index}, count(*), coalesce(max(id), 0), coalesce(sum(id), 0)::bigint
             FROM {model._meta.db_table} WHERE id > %s"""  # noqa: S608 - names of our own tables
-        for place, (_, model) in enumerate(tails)
+        for index, (_, model) in enumerate(tails)
     ]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), [tail.newest - LOOK_BACK for tail, _ in tails])
+        cursor.execute(" UNION ALL ".join(counts), [tail.newest - LOOK_BACK for tail, _ in tails])
         return [(count, newest, total) for _, count, newest, total in sorted(cursor.fetchall())]
 
 
 @dataclass
-class _Said:
+class _Published:
     """What has already been published."""
 
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class _Said:
     batches: dict[UUID, int] = field(default_factory=dict)
     rates: dict[UUID, float] = field(default_factory=dict)
     groups: dict[UUID, list[GroupRow]] = field(default_factory=dict)
-    forests: ForestsSaid = field(default_factory=ForestsSaid)
+    forests: PublishedForests = field(default_factory=PublishedForests)
 
 
 class Feeder:
@@ -166,7 +166,7 @@ class Feeder:
         self._publisher = Publisher()
         self._audience = Audience()
         self._events, self._metrics, self._intervals = _tails_at_end()
-        self._said = _Said()
+        self._published = _Published()
         self._num_ticks = 0
 
     def turn(self, stop: threading.Event) -> None:
@@ -183,19 +183,21 @@ class Feeder:
         """Publish what changed; return the number of deltas. After redis.RedisError the next tick repeats them."""
         at = time.time_ns() // 1_000_000
         topics: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(list))
-        said = self._said
-        now = _Said(batches=dict(said.batches), rates=dict(said.rates), groups=said.groups)
+        published = self._published
+        now = _Published(
+            batches=dict(published.batches), rates=dict(published.rates), groups=published.groups
+        )
         marks = _marks(
             [(self._events, Event), (self._metrics, MetricPoint), (self._intervals, LedgerInterval)]
         )
-        events = self._events.unsaid(Event.objects, marks[0], untold=Q(kind__startswith=GROUP_EVENTS))
-        metrics = self._metrics.unsaid(MetricPoint.objects, marks[1])
-        intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"), marks[2])
+        events = self._events.unpublished(Event.objects, marks[0], hidden=Q(kind__startswith=GROUP_EVENTS))
+        metrics = self._metrics.unpublished(MetricPoint.objects, marks[1])
+        intervals = self._intervals.unpublished(LedgerInterval.objects.select_related("machine"), marks[2])
         jobs = self._active_jobs()
         self._compare_jobs(jobs, now, topics)
         self._compare_phases(now, topics)
         self._compare_learning(jobs, now, topics)
-        now.forests = forests_compare(self._publisher.watched(), said.forests, topics)
+        now.forests = forests_compare(self._publisher.watched(), published.forests, topics)
         for event in events:
             if event.job_id is not None:
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
@@ -216,10 +218,10 @@ class Feeder:
         self._publisher.publish(
             [Delta(topic=topic, at=at, data=dict(data)) for topic, data in topics.items()]
         )
-        self._said = now
+        self._published = now
         self._num_ticks += 1
         for tail in (self._events, self._metrics, self._intervals):
-            tail.say()
+            tail.confirm()
         return len(topics)
 
     def skip(self) -> None:
@@ -227,12 +229,12 @@ class Feeder:
 
         Rows that are compared need no such step: the first tick finds whatever differs from what was published last.
         """
-        self._publisher.epoch_begin()  # before anything is let go: nobody is told later that nothing was missed
+        self._publisher.epoch_begin()  # before anything is let go: no client believes later that it missed nothing
         tails, batches = _tails_at_end(), dict(prepared_rows(_BATCHES))
         # Ask after reading: a socket attends before it takes its snapshot, so one that took it before is seen here.
         if not self._publisher.has_audience():
             self._events, self._metrics, self._intervals = tails
-            self._said.batches, self._said.forests = batches, ForestsSaid()
+            self._published.batches, self._published.forests = batches, PublishedForests()
             self._num_ticks = 0  # the first tick compares what is compared once a second too
 
     def close(self) -> None:
@@ -243,31 +245,31 @@ class Feeder:
         recently = Q(ended_at__gt=database_now() - RECENTLY_ENDED)
         return list(job_objects().filter(~Q(state__in=TERMINAL_JOB_STATES) | recently, deleted_at=None))
 
-    def _compare_jobs(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+    def _compare_jobs(self, jobs: list[Job], now: _Published, topics: dict[str, dict[str, Any]]) -> None:
         for job in jobs:
             row = now.jobs[job.id] = job_row(job)
-            if self._said.jobs.get(job.id) != row:
+            if self._published.jobs.get(job.id) != row:
                 topics[jobs_topic(job.project_id)]["jobs"].append(row)
                 topics[job_topic(job.id)]["jobs"].append(row)
 
-    def _compare_phases(self, now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+    def _compare_phases(self, now: _Published, topics: dict[str, dict[str, Any]]) -> None:
         live = live_phases()
-        gone = self._said.phases.keys() - {phase.id for phase in live}
+        gone = self._published.phases.keys() - {phase.id for phase in live}
         ended = Phase.objects.filter(id__in=gone).select_related("machine") if gone else []
         for phase in (*live, *ended):
             row = phase_row(phase)
-            if self._said.phases.get(phase.id) != row:
+            if self._published.phases.get(phase.id) != row:
                 topics[job_topic(phase.job_id)]["phases"].append(row)
         now.phases = {phase.id: phase_row(phase) for phase in live}
         now.machines = machine_rows(live)
         for name, machine in now.machines.items():
-            said = self._said.machines.get(name)
-            if said != machine:
+            known = self._published.machines.get(name)
+            if known != machine:
                 topics[machines_topic(machine["pool"])]["machines"].append(machine)
-            if said is not None and said["pool"] != machine["pool"]:
-                topics[machines_topic(said["pool"])]["left"].append(name)
+            if known is not None and known["pool"] != machine["pool"]:
+                topics[machines_topic(known["pool"])]["left"].append(name)
 
-    def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+    def _compare_learning(self, jobs: list[Job], now: _Published, topics: dict[str, dict[str, Any]]) -> None:
         """Add rewards of newly published batches and, once a second, the newest groups and the rate of tokens."""
         for job in jobs:
             known = now.batches.get(job.id, job.published_batch)
@@ -276,14 +278,14 @@ class Feeder:
                 rewards = rewards_after([job.id], known).get(job.id, [])
                 topics[job_topic(job.id)]["rewards"] += rewards
                 shown = show_id(IdKind.JOB, job.id)
-                told: list[JobRewardRow] = [{**row, "job": shown} for row in rewards]
-                topics[jobs_topic(job.project_id)]["rewards"] += told
+                of_job: list[JobRewardRow] = [{**row, "job": shown} for row in rewards]
+                topics[jobs_topic(job.project_id)]["rewards"] += of_job
         if self._num_ticks % RATE_EVERY_TICKS == 0:
             job_ids = [job.id for job in jobs]
             rates, groups = token_rates(job_ids), group_rows(job_ids)
             now.groups = groups
             for job in jobs:
-                known_groups = self._said.groups.get(job.id, [])
+                known_groups = self._published.groups.get(job.id, [])
                 if changed := [row for row in groups.get(job.id, []) if row not in known_groups]:
                     topics[job_topic(job.id)]["groups"] += changed
                 rate = rates.get(job.id, 0.0)

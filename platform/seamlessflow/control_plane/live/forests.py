@@ -1,6 +1,6 @@
 """The topic `group:<uuid>`: the snapshot of a forest without its nodes, and what was recorded since the last tick.
 
-Takes the groups that somebody watches; returns rows of the group, of its sessions (each with its number of nodes) and
+Takes the groups that clients watch; returns rows of the group, of its sessions (each with its number of nodes) and
 of new nodes. Gateways publish growing answers on the same topic (`growing`). Invariant: a client that has fewer nodes
 of a session than its row says asks for them over REST, so nothing stays missing.
 """
@@ -27,17 +27,17 @@ MAX_WATCHED = 64  # groups; if more are watched, only the first are fed, and the
 
 
 @dataclass(frozen=True, slots=True)
-class _GroupSaid:
+class _PublishedGroup:
     group: GroupInfoRow
     sessions: dict[str, SessionRow]
     num_nodes: dict[UUID, int]
 
 
 @dataclass(slots=True)
-class ForestsSaid:
+class PublishedForests:
     """What has been published. It is replaced once the broker has taken the next deltas."""
 
-    groups: dict[UUID, _GroupSaid] = field(default_factory=dict)
+    groups: dict[UUID, _PublishedGroup] = field(default_factory=dict)
 
 
 def group_snapshot(group_id: UUID) -> GroupData:
@@ -47,18 +47,18 @@ def group_snapshot(group_id: UUID) -> GroupData:
 
 
 def forests_compare(
-    watched: Mapping[UUID, int], said: ForestsSaid, topics: dict[str, dict[str, Any]]
-) -> ForestsSaid:
+    watched: Mapping[UUID, int], published: PublishedForests, topics: dict[str, dict[str, Any]]
+) -> PublishedForests:
     """Add what changed to `topics`; return what listeners will know once it is published."""
     if not watched:
-        return ForestsSaid()
+        return PublishedForests()
     ids = sorted(watched)[:MAX_WATCHED]
     groups = list(RolloutGroup.objects.filter(id__in=ids).select_related("job"))
     sessions = forest_sessions(groups)
     heads = [
         (session, known.num_nodes.get(session.session_id, 0))
         for group in groups
-        if (known := said.groups.get(group.id)) is not None
+        if (known := published.groups.get(group.id)) is not None
         for session in sessions[group.id]
         if session.num_nodes > known.num_nodes.get(session.session_id, 0)
     ]
@@ -68,9 +68,9 @@ def forests_compare(
         # If there are too many, none is published: the numbers in the rows of sessions make clients ask for them.
         for row in fresh if len(fresh) < MAX_NEW_NODES else ():
             nodes[row["session"]].append(row)
-    return ForestsSaid(
+    return PublishedForests(
         {
-            group.id: _compare(group, sessions[group.id], said.groups.get(group.id), nodes, topics)
+            group.id: _compare(group, sessions[group.id], published.groups.get(group.id), nodes, topics)
             for group in groups
         }
     )
@@ -79,11 +79,11 @@ def forests_compare(
 def _compare(
     group: RolloutGroup,
     sessions: list[ForestSession],
-    known: _GroupSaid | None,
+    known: _PublishedGroup | None,
     nodes: Mapping[str, list[NodeRow]],
     topics: dict[str, dict[str, Any]],
-) -> _GroupSaid:
-    now = _GroupSaid(
+) -> _PublishedGroup:
+    now = _PublishedGroup(
         group=_group(group),
         sessions={session.row["id"]: session.row for session in sessions},
         num_nodes={session.session_id: session.num_nodes for session in sessions},
@@ -93,9 +93,9 @@ def _compare(
     changed = [row for name, row in now.sessions.items() if known is None or known.sessions.get(name) != row]
     if changed:
         topics[group_topic(group.id)]["sessions"] = changed
-    told = [row for session in sessions for row in nodes.get(session.row["id"], ())]
-    if told:
-        topics[group_topic(group.id)]["nodes"] = told
+    added = [row for session in sessions for row in nodes.get(session.row["id"], ())]
+    if added:
+        topics[group_topic(group.id)]["nodes"] = added
     return now
 
 

@@ -1,9 +1,9 @@
 """What goes over `/ws/live`: frames `{v, topic, epoch, seq, kind, at, data}`, times in epoch milliseconds.
-A message holds one or more of them, each on a line of its own.
+A message has one or more of them, each on a line of its own.
 
 Topics: `jobs:<project uuid>`, `job:<shown id>`, `group:<shown id>`, `machines` (of the open pool), `machines:<pool>`.
 `epoch` names one life of the broker's numbering: after a change, numbers begin anew and clients take a snapshot.
-Snapshot and delta hold the same keys of rows; a row replaces the one with its key, so applying a delta twice changes
+Snapshot and delta have the same keys of rows; a row replaces the one with its key, so applying a delta twice changes
 nothing.
 """
 

@@ -65,7 +65,7 @@ class Mailbox:
             self.lose()
 
     def lose(self) -> None:
-        """Drop what is queued and wake the reader, which then asks for snapshots."""
+        """Drop the queued frames and wake the reader, which then asks for snapshots."""
         self.is_stale = True
         self.wake()
 

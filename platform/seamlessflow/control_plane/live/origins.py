@@ -2,7 +2,7 @@
 would listen as the visitor.
 
 Takes the handshake of a websocket. Without `Origin`, as programs send it, the cookie is ignored and the first message
-must hold a token. With one, it must be this server's: the same host and port as the request's own, or a trusted one.
+must have a token. With one, it must be this server's: the same host and port as the request's own, or a trusted one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,24 +38,24 @@ class OriginCheck:
 def is_own(origin: str, *, host: str) -> bool:
     """Whether a page of this origin belongs to the server that was asked by the name `host`."""
     asked, _ = split_domain_port(host)
-    place = _place(origin)
-    if place is None or not asked or not validate_host(asked, settings.ALLOWED_HOSTS):
+    parsed = _origin_parsed(origin)
+    if parsed is None or not asked or not validate_host(asked, settings.ALLOWED_HOSTS):
         return False
-    scheme = place[0]
+    scheme = parsed[0]
     own = [f"{scheme}://{host}", settings.WEB_URL, *settings.CSRF_TRUSTED_ORIGINS]
-    return place in [_place(one) for one in own]
+    return parsed in [_origin_parsed(one) for one in own]
 
 
-def _place(origin: str) -> tuple[str, str, str] | None:
-    """Return scheme, host and port; None for what is no origin, as `null`."""
+def _origin_parsed(origin: str) -> tuple[str, str, str] | None:
+    """Return scheme, host and port; None for a text that is none, as `null`."""
     try:
-        parts = urlsplit(origin)
-        port = parts.port
+        split = urlsplit(origin)
+        port = split.port
     except ValueError:
         return None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+    if split.scheme not in DEFAULT_PORTS or not split.hostname:
         return None
-    return parts.scheme, parts.hostname, str(port or DEFAULT_PORTS[parts.scheme])
+    return split.scheme, split.hostname, str(port or DEFAULT_PORTS[split.scheme])
 
 
 async def _refuse(scope: Scope, send: Send, reason: str) -> None:

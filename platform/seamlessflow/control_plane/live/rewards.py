@@ -8,7 +8,7 @@ from django.db import connection
 from seamlessflow.control_plane.live.rows import epoch_ms
 from seamlessflow.core.protocol.live_rows import RewardRow
 
-# Most groups lie between: a figure that no group had, as a mean less a deviation can be, is not told.
+# Most groups lie between: a figure that no group had, as a mean less a deviation can be, is left out.
 LOW, HIGH = 0.1, 0.9
 MAX_UPDATES = 2000  # of one job; older ones a drawing could not show apart
 

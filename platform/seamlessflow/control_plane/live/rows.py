@@ -1,7 +1,7 @@
 """Fill the rows of live frames.
 
 Takes model instances; returns rows as `core.protocol.live_rows` types them: plain JSON values, times in epoch
-milliseconds, shown ids. Invariant: a row depends only on what was read, so equal states give equal rows.
+milliseconds, shown ids. Invariant: a row depends only on the instances, so equal states give equal rows.
 """
 
 from collections.abc import Sequence
@@ -98,8 +98,8 @@ def engine_rows(phase: Phase) -> list[EngineRow]:
 
 
 def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) -> MachineRow:
-    """Return the row of a machine with its live phases, without `received_at`, which changes with every heartbeat and
-    tells nothing else."""
+    """Return the row of a machine with its live phases, without `received_at`, which changes with every heartbeat
+    even if nothing else does."""
     phase = next(iter(phases_ranked(phases)), None)
     heartbeat = getattr(machine, "heartbeat", None)
     return {

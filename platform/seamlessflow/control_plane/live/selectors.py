@@ -1,6 +1,6 @@
 """Reads what live frames show: the snapshot of a topic, and the rows that the feeder compares from tick to tick.
 
-A snapshot holds the newest rows of each kind. `truncated` names the kinds that have older rows, which REST lists.
+A snapshot has the newest rows of each kind. `truncated` names the kinds that have older rows, which REST lists.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Shares one snapshot, looked up and encoded once, among all sockets that ask for a topic at the same moment.
+"""Looks up and encodes one snapshot for all sockets that ask for a topic at the same moment.
 
 Takes a topic from a socket that already listens on it; returns the frame of its snapshot, one object for all callers.
 Invariant: the look-up whose frame a caller gets begins after the call. A look-up under way may have a number from
@@ -13,7 +13,7 @@ from seamlessflow.control_plane.live.frames import Frame
 
 
 class SharedSnapshots:
-    """Shares look-ups between callers: one continues when a caller leaves, and each caller gets its error."""
+    """Does one look-up for all of its callers: it continues when a caller leaves, and each caller gets its error."""
 
     def __init__(self, take: Callable[[str], Awaitable[Frame]]) -> None:
         self._take = take

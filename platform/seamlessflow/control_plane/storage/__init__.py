@@ -1,1 +1,1 @@
-"""What is stored, by project and kind; what the retention policy keeps; and what is deleted."""
+"""Stored bytes by project and kind; the retention policy; and deletions."""

@@ -46,7 +46,7 @@ class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(RetentionPolicy)
 class RetentionPolicyAdmin(RecordedAdmin):
-    """Policies; one without a project holds the installation's defaults. Edits leave an event, as over REST."""
+    """Policies; one without a project has the installation's defaults. Edits leave an event, as over REST."""
 
     form = RetentionPolicyForm
     list_display = ["__str__", "settings", "edited_by", "edited_at"]

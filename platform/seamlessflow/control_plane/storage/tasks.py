@@ -1,4 +1,4 @@
-"""Periodic work on what is stored. Keywords of newer senders are ignored."""
+"""Periodic work on the storage. Keywords of newer senders are ignored."""
 
 from celery import shared_task
 

@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus: this process's counters and the installation's tables. Holds counts, no names."""
+"""`/metrics` for Prometheus: this process's counters and the installation's tables. Has counts, no names."""
 
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest

@@ -118,7 +118,7 @@ class RolloutGroup(models.Model):
 
 
 class Lull(models.Model):
-    """A time in which a job's runners had room, but no group or session was left to begin.
+    """A time in which a job's runners had free slots, but no group or session was left to begin.
 
     It ends when the next session begins. At most one lull of a job is open.
     """
@@ -280,7 +280,7 @@ class Session(models.Model):
 
 
 class SessionHold(models.Model):
-    """How long infrastructure held a session: its turns waited for engines, or its gateway was away.
+    """How long infrastructure delayed a session: its turns waited for engines, or its gateway was away.
 
     The database deletes it with its session.
     """
@@ -315,7 +315,7 @@ class SessionHold(models.Model):
 
 
 class Gateway(models.Model):
-    """A running gateway. Whoever deletes the row ends the epoch: the sessions of that epoch open elsewhere.
+    """A running gateway. Deleting the row ends the epoch: the sessions of that epoch open elsewhere.
 
     A gateway gives a sign of life every second. One that is silent for too long loses its row and joins again.
     """
@@ -391,7 +391,7 @@ class Batch(models.Model):
     class Meta:
         db_table = "trajectory_batch"
         constraints = [models.UniqueConstraint(fields=["job", "number"], name="trajectory_batch_number")]
-        # A handful at a time: what a trainer holds.
+        # A handful at a time: those of a trainer.
         indexes = [
             models.Index(fields=["job"], name="trajectory_batch_leased", condition=models.Q(state="leased"))
         ]

@@ -142,7 +142,7 @@ def _query_number(request: HttpRequest, name: str) -> int:
 
 
 def _check_times(heartbeat: Heartbeat) -> None:
-    """Refuse times and causes that the ledger cannot hold. Raises ApplicationError."""
+    """Refuse times and causes that the ledger cannot store. Raises ApplicationError."""
     moments = [heartbeat.monotonic_s, heartbeat.open_since_s or 0.0]
     moments += [edge for item in heartbeat.intervals for edge in (item.start_s, item.end_s)]
     wrong = [moment for moment in moments if not 0.0 <= moment <= MAX_MONOTONIC_S]

@@ -1,7 +1,7 @@
 """What a heartbeat stores of its machine, and what its answer is built from: one statement for both.
 
 Takes a machine's report; returns the machine as the database knows it, with its live phases and the jobs that it may
-keep warm. Invariants: the row of another boot is not touched; what is read is one snapshot. All parameters are texts,
+keep warm. Invariants: the row of another boot is not touched; all reads see one snapshot. All parameters are texts,
 whatever their values, so that PostgreSQL prepares the statement once.
 """
 
@@ -184,9 +184,9 @@ _jobs = msgspec.json.Decoder(list[SeenJob]).decode
 def beat_store(
     *, machine_id: UUID, heartbeat: Heartbeat, interval_s: float, now: datetime
 ) -> SeenMachine | None:
-    """Store the state that the heartbeat tells, if its boot is the stored one; return the machine, None if it is gone.
+    """Store the reported state if the heartbeat's boot is the stored one; return the machine, None if it is gone.
 
-    `interval_s`: when the next heartbeat is due, which the caller tells the machine.
+    `interval_s`: when the next heartbeat is due, which the caller passes on to the machine.
     All of its intervals count as stored: a caller that sends some stores them in the same transaction.
     """
     return _machine(_STORE, {**_parameters(machine_id, heartbeat, now), "interval_s": repr(interval_s)})
@@ -227,7 +227,7 @@ def _machine(statement: str, parameters: Mapping[str, str | None]) -> SeenMachin
 
 def _parameters(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> dict[str, str | None]:
     in_flight = (report.num_in_flight for report in heartbeat.phases if report.num_in_flight is not None)
-    said, since_s = heartbeat.capabilities, heartbeat.open_since_s
+    reported, since_s = heartbeat.capabilities, heartbeat.open_since_s
     return {
         "machine_id": str(machine_id),
         "boot_id": str(heartbeat.boot_id),
@@ -237,6 +237,6 @@ def _parameters(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> dict[s
         "open_since_s": None if since_s is None else repr(since_s),
         "num_in_flight": next(map(str, in_flight), None),
         "num_sent": str(max((item.seq for item in heartbeat.intervals), default=-1) + 1),
-        "capabilities": None if said is None else msgspec.json.encode(said).decode(),
+        "capabilities": None if reported is None else msgspec.json.encode(reported).decode(),
         "offset": "0",
     }

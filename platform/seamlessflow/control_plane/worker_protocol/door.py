@@ -1,6 +1,6 @@
 """The door for workers: answers `/api/worker/v1` in a few lasting threads, beside Django's own handling of requests.
 
-Takes an ASGI application and returns it behind the door; what is not for workers goes through untouched. Workers send
+Takes an ASGI application and returns it behind the door; other requests go through untouched. Workers send
 by far the most requests, and Django's handler makes a thread, an event loop's round and a question to the pool for
 each. Invariants: the views, the checks of hosts, the headers, the counters and the answers to faults are those of
 Django's handler. At most MAX_INSIDE requests are inside.
@@ -47,8 +47,8 @@ class WorkerHandler(BaseHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        # What `load_middleware` sets; it knows no other list than that of the settings.
-        nothing: dict[str, list[Any]] = {f"_{part}_middleware": [] for part in HOOKS}
+        # `load_middleware` sets these; it knows no other list than that of the settings.
+        nothing: dict[str, list[Any]] = {f"_{hook}_middleware": [] for hook in HOOKS}
         vars(self).update(nothing)
         chain: Any = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
         for path in reversed(MIDDLEWARE):
@@ -101,7 +101,7 @@ class WorkerDoor:
             assert isinstance(response, HttpResponse), "no view of workers streams its answer"
             return _Answer(response.status_code, _headers(response), response.content)
         finally:
-            response.close()  # also tells Django that the request is over, which drops a connection that failed
+            response.close()  # also ends the request for Django, which drops a connection that failed
 
 
 def _headers(response: HttpResponse) -> list[tuple[bytes, bytes]]:

@@ -1,8 +1,8 @@
 """How many machines there are, as far as heartbeats need to know it.
 
 Each process remembers the number, and the statement of a heartbeat counts again once it is COUNT_EVERY_S old. So
-heartbeats do not cost more with more machines, and nobody waits for a count of its own. Invariant: the interval that a
-machine is told follows the number of machines within COUNT_EVERY_S.
+heartbeats do not cost more with more machines, and no request waits for a count of its own. Invariant: the
+interval that a machine gets follows the number of machines within COUNT_EVERY_S.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Tells members of a gang about one another, and a machine that is kept free for a gang which job it waits for.
+"""Returns the members of a gang for one another, and the job for whose gang a machine is kept free.
 
 Invariant: orders are made anew from rows each time; each gang has its own secret.
 """
@@ -24,11 +24,11 @@ def gang_orders(phases: Sequence[SeenPhase]) -> dict[UUID, GangOrder]:
         return {}
     rows = Phase.objects.filter(gang_id__in=gang_ids).order_by("gang_member")
     members: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
-    for gang_id, name, said in rows.values_list(
+    for gang_id, name, reported in rows.values_list(
         "gang_id", "machine__name", "machine__heartbeat__capabilities"
     ):
         assert gang_id is not None  # the query filters by it
-        members[gang_id].append((name, (said or {}).get("rendezvous", "")))
+        members[gang_id].append((name, (reported or {}).get("rendezvous", "")))
     return {
         phase.id: GangOrder(
             gang_id=phase.gang_id,
@@ -43,7 +43,7 @@ def gang_orders(phases: Sequence[SeenPhase]) -> dict[UUID, GangOrder]:
 
 
 def awaited_gang(machine: SeenMachine) -> UUID | None:
-    """Return the job for whose gang a machine without work has ended what it did; None if there is none."""
+    """Return the job for whose gang a machine without work has ended its phases; None if there is none."""
     job_id = machine.ended_before_gang
     if job_id is None or any(phase.role is not Role.AGENT for phase in machine.phases):
         return None

@@ -1,4 +1,4 @@
-"""Takes a heartbeat: stores what a machine reports, and tells others only what changed.
+"""Takes a heartbeat: stores a machine's report, and notifies others only of changes.
 
 Invariant: `anchor_at`, the server's time at the machine's monotonic zero, is fixed for a boot. A report with another
 fence than the phase's changes nothing. A new boot fails the live phases that the old one had taken.
@@ -44,7 +44,7 @@ from seamlessflow.core.protocol.worker import (
 def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
     """Store a heartbeat and answer with the machine's orders. Returns None if the machine is gone.
 
-    Most heartbeats tell that all is as before: they are stored and answered by one statement, and only what that
+    Most heartbeats report no change: they are stored and answered by one statement, and only what that
     statement shows to be news is applied, in a transaction.
     """
     interval_s = fleet_size.interval_s
@@ -69,7 +69,7 @@ def _has_ends(heartbeat: Heartbeat) -> bool:
 
 
 def _changes_orders(heartbeat: Heartbeat) -> bool:
-    """Whether the reports may change what the machine is to do. That a phase starts or serves does not."""
+    """Whether the reports may change the machine's orders. That a phase starts or serves does not."""
     return any(report.state not in (PhaseState.STARTING, PhaseState.ACTIVE) for report in heartbeat.phases)
 
 
@@ -78,7 +78,7 @@ def _news_take(
 ) -> HeartbeatReply | None:
     """Apply a heartbeat under a lock of the machine's row, then answer.
 
-    If a phase ended that has a successor, the answer already holds the successor's order. The successor is leased after
+    If a phase ended that has a successor, the answer already has the successor's order. The successor is leased after
     the report is committed, because a lease locks machine and job, which must be locked before any phase.
     """
     taken = _news_store(machine_id, heartbeat, interval_s, now)
@@ -97,7 +97,7 @@ def _news_take(
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A stored heartbeat. `is_outdated`: what the answer needs may have changed since `machine` was read."""
+    """A stored heartbeat. `is_outdated`: the facts behind the answer may have changed since `machine` was read."""
 
     machine: SeenMachine
     num_acked: int
@@ -204,7 +204,7 @@ def _fresh_facts(phase: SeenPhase, report: PhaseReport) -> dict[str, Any]:
 
 
 def _lasting(engine: EngineReport) -> EngineReport:
-    """Return what is stored of an engine. Its requests come and go."""
+    """Return the stored facts of an engine. Its requests come and go."""
     return msgspec.structs.replace(engine, num_in_flight=0, problem=_storable(engine.problem))
 
 
@@ -282,5 +282,5 @@ def _arrival_record(machine: SeenMachine, phase: SeenPhase, arrival: WeightsArri
 
 
 def _storable(text: str) -> str:
-    """Replace NUL, which a last log line may hold but a text column cannot."""
+    """Replace NUL, which a last log line may contain but a text column cannot."""
     return text.replace("\0", "\ufffd")

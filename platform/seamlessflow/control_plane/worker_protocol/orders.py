@@ -93,7 +93,7 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
     """Return as many jobs that may have children here as the choice of warm ones needs, the first to be warm first.
 
     Every machine asks with each heartbeat, so the specs come from memory instead of the database. A trainer is compared
-    with more jobs than there is room for, to know whether it stays.
+    with more jobs than can be kept warm, to know whether it stays.
     """
     is_training = any(phase.role is Role.TRAIN for phase in machine.phases)
     num_needed = JOBS_PER_PAGE if is_training else MAX_WARM_JOBS + len(_only_agents(machine))

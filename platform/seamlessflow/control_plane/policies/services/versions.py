@@ -136,7 +136,7 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
     doomed = [
         row
         for row in kept[keep:]
-        if not row.is_pinned and row.version not in in_use and not measured.holds(row.version)
+        if not row.is_pinned and row.version not in in_use and not measured.keeps(row.version)
     ]
     for row in doomed:
         files_remove_marked(_version_mark(row))

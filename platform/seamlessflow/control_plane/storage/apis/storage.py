@@ -1,4 +1,4 @@
-"""Storage over REST: what is stored, the policy that keeps it, and deletions with their dry run."""
+"""Storage over REST: its use, the policy that keeps it, and deletions with their dry run."""
 
 from collections.abc import Collection
 from typing import Any
@@ -208,7 +208,7 @@ class StorageDeletionsApi(ProjectApi):
         """
         project = _project_named(self, request, Operation.DELETION_ASK)
         body = body_read(request, DeletionInput)
-        requests = [_deletion_request(item, place) for place, item in enumerate(body["items"])]
+        requests = [_deletion_request(item, index) for index, item in enumerate(body["items"])]
         if not body["dry_run"]:
             _owners_check(self, project, requests)
         judged = deletions_judge(
@@ -237,17 +237,17 @@ def _refusals_check(judged: list[JudgedDeletion]) -> None:
         raise conflict(f"nothing was deleted: the {refused.removal.kind}{name} must stay: {refused.refusal}")
 
 
-def _deletion_request(item: dict[str, Any], place: int) -> DeletionRequest:
+def _deletion_request(item: dict[str, Any], index: int) -> DeletionRequest:
     kind = RemovalKind(item["kind"])
     id_kind = IdKind.ARTIFACT if kind is RemovalKind.UPLOAD else IdKind.JOB
     try:
         subject: UUID = parse_id(id_kind, item["id"])
     except ValueError as error:
-        raise field_error(f"items.{place}.id", str(error)) from error
+        raise field_error(f"items.{index}.id", str(error)) from error
     is_numbered = kind in (RemovalKind.VERSION, RemovalKind.CHECKPOINT)
     if is_numbered != (item.get("number") is not None):
         wanted = "is needed" if is_numbered else "must be left out unless `kind` is version or checkpoint"
-        raise field_error(f"items.{place}.number", wanted)
+        raise field_error(f"items.{index}.number", wanted)
     return DeletionRequest(kind, subject, item.get("number"))
 
 

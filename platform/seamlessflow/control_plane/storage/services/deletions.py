@@ -76,7 +76,7 @@ def deletions_judge(
 
 
 def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedDeletion]:
-    """Return every part of a job that can be deleted separately: the job, its rows, each checkpoint, each version."""
+    """Return all that can be deleted of a job separately: the job, its rows, each checkpoint, each version."""
     (facts,) = job_facts([job], now=now)
     requests = [
         DeletionRequest(RemovalKind.JOB, job.id),

@@ -58,7 +58,7 @@ def policy_edit(
 
 
 def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
-    """Return what the policy would delete now; serves as the dry run. Reads tables only."""
+    """Return the removals that the policy asks for now; serves as the dry run. Reads tables only."""
     policy = policy_of(project_id)
     jobs = Job.objects.filter(project_id=project_id, deleted_at=None, state__in=TERMINAL_JOB_STATES)
     return retention_plan(
@@ -75,7 +75,7 @@ def _unused_uploads(project_id: UUID, policy: RetentionRules, now: datetime) -> 
 
 
 def retention_apply(*, now: datetime) -> int:
-    """Measure, mark what the policies delete, thin out old data. Returns how many removals were marked."""
+    """Measure, mark removals by the policies, thin out old data. Returns how many removals were marked."""
     usage_measure(now=now)
     with deletions_allowed() as is_allowed:
         if not is_allowed:

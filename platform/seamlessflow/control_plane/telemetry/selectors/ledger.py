@@ -50,7 +50,7 @@ class LedgerSpan(Span):
 class MachineLedger:
     """A machine's ledger in a span of time. `intervals` are the newest of `num_intervals`.
 
-    `is_computing`: whether it rolled out or trained for the job whose ledger this is part of.
+    `is_computing`: whether it rolled out or trained for the job of the ledger.
     """
 
     name: str
@@ -77,7 +77,7 @@ class JobLedger:
 
     `activity` covers the machines that rolled out or trained for the job, because one that only runs agents is always
     busy.
-    `num_read_again_tokens`: what handing machines over to this job cost, whoever had them before.
+    `num_read_again_tokens`: the cost of handing machines over to this job, whoever had them before.
     """
 
     machines: list[MachineLedger]

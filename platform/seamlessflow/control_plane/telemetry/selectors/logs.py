@@ -1,7 +1,7 @@
 """Reads what a phase or a session printed, by offset.
 
-Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a part has no gap; if
-it begins later than requested, it says how many bytes are missing before it.
+Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a passage has no gap;
+if it begins later than requested, it says how many bytes are missing before it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ MAX_READ_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A part of a log. `text` begins at `offset`, `num_missing_bytes` after the requested one. `end`: bytes of the
+    """A passage of a log. `text` begins at `offset`, `num_missing_bytes` after the requested one. `end`: bytes of the
     log.
     """
 
@@ -36,7 +36,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class PhaseLogPart(LogPart):
-    """A part of one of the streams of a phase."""
+    """A passage of one of the streams of a phase."""
 
     streams: list[str]
     stream: str
@@ -51,8 +51,8 @@ def phase_log_read(*, phase: Phase, stream: str | None, offset: int) -> PhaseLog
             "stream", f"{stream!r} is not a stream of this phase; accepted: {', '.join(streams)}"
         )
     chosen = stream or (streams[0] if streams else "")
-    part = _read(of_phase.filter(stream=chosen), offset)
-    return PhaseLogPart(**asdict(part), streams=streams, stream=chosen)
+    chunk = _read(of_phase.filter(stream=chosen), offset)
+    return PhaseLogPart(**asdict(chunk), streams=streams, stream=chosen)
 
 
 def session_log_read(*, session_id: UUID, offset: int) -> LogPart:

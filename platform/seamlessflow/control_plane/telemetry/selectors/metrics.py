@@ -37,7 +37,7 @@ _RANGE = """
         WHERE job_id = %(job_id)s AND name = asked.name AND step <= %(last)s ORDER BY step DESC LIMIT 1
     ) newest
 """
-# The bound on what is added up keeps a sum of the largest numbers finite. The newest value of each bucket is looked up
+# The bound on the addends keeps a sum of the largest numbers finite. The newest value of each bucket is looked up
 # one by one: a join would read every point of the job a second time, where the rows of an answer are few.
 _BUCKETS = """
     WITH buckets AS (

@@ -1,8 +1,8 @@
 """How long machines worked for each project, from the ledger and the intervals that are still open.
 
-Takes a span of time. Returns machine-seconds by project, in one query: the part of every interval that lies in the
-span, and what machines that are heard from do since their last interval, for the job of their live phase. As in the
-ledger, agents count only on a machine that does nothing else: time that several share is nobody's.
+Takes a span of time. Returns machine-seconds by project, in one query: the time of every interval within
+the span and, of machines that report, the time since their last interval, for the job of their live phase. As in the
+ledger, agents count only on a machine that does nothing else: the agents of several jobs count for none.
 """
 
 # ruff: noqa: S608 - the statement is put together from constants, values are parameters

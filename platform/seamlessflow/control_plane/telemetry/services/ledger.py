@@ -25,7 +25,7 @@ MAX_AHEAD = timedelta(seconds=10)
 MAX_ENGINES = 1024  # of one machine; a machine that reports more is not believed
 
 
-# A job may have been deleted meanwhile. A conflict is a second supervisor under the same name; what is stored stays.
+# A job may have been deleted meanwhile. A conflict is a second supervisor under the same name; the stored row stays.
 _STORE = """
     INSERT INTO telemetry_ledgerinterval (machine_id, boot_id, seq, state, cause, job_id, project_id, started_at,
                                           ended_at, mean_in_flight, num_slots)

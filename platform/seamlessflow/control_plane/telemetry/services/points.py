@@ -54,7 +54,7 @@ def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost:
         raise field_error("stream", f"{stream!r} is not a name of 1 to {MAX_STREAM_LENGTH} characters")
     if len(data) > MAX_CHUNK_BYTES:
         raise ApplicationError(
-            f"a log chunk holds at most {MAX_CHUNK_BYTES} bytes", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            f"a log chunk has at most {MAX_CHUNK_BYTES} bytes", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         )
     with transaction.atomic():
         # This lock makes two senders of one stream take turns.
@@ -72,10 +72,10 @@ def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost:
                 phase=phase,
                 stream=stream,
                 offset=at,
-                num_bytes=len(part),
-                data=part,
+                num_bytes=len(chunk),
+                data=chunk,
             )
-            for at, part in log_parts(begin, fresh, head_bytes=LOG_HEAD_BYTES)
+            for at, chunk in log_parts(begin, fresh, head_bytes=LOG_HEAD_BYTES)
         )
         _log_trim(phase, stream, end=begin + len(fresh))
         return begin + len(fresh)

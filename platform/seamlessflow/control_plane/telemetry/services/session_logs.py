@@ -1,7 +1,7 @@
 """Stores what sessions have printed, as their runner reports it.
 
 In: the head and the tail of each log so far. Out: at most two chunks a session. Invariants: reporting a log again
-changes nothing; one that is shorter than what is stored is ignored, as it is older; only sessions of the phase's own
+changes nothing; one that is shorter than the stored one is ignored, as it is older; only sessions of the phase's own
 job are stored.
 """
 

@@ -1,4 +1,4 @@
-"""Encodes answers as bytes for browsers: a JSON header, then little-endian arrays that can be viewed in place.
+"""Encodes answers as bytes for browsers: a JSON header, then little-endian arrays that can be viewed without a copy.
 
 Layout: the header's length as uint32, the header padded with spaces to a multiple of four bytes, then the arrays.
 """
@@ -17,9 +17,9 @@ CONTENT_TYPE = "application/octet-stream"
 
 
 def binary_encode(header: Mapping[str, Any], arrays: Iterable[bytes]) -> bytes:
-    said = orjson.dumps(header)
-    said += b" " * (-len(said) % ALIGNMENT)
-    return b"".join([len(said).to_bytes(4, "little"), said, *arrays])
+    encoded = orjson.dumps(header)
+    encoded += b" " * (-len(encoded) % ALIGNMENT)
+    return b"".join([len(encoded).to_bytes(4, "little"), encoded, *arrays])
 
 
 def binary_response(request: HttpRequest, body: bytes, *, is_immutable: bool) -> HttpResponse:

@@ -132,24 +132,24 @@ class JobVocabularyApi(ProjectApi):
         job = job_get_visible(access=self.access, job_id=job_id)
         try:
             with recorded_pin(job.model_path, text_only=True) as pinned:
-                pieces = vocabulary_read(str(pinned.path))
+                tokens = vocabulary_read(str(pinned.path))
         except (VocabularyUnreadable, ArtifactMissing) as error:
             raise ApplicationError(str(error), status=HTTPStatus.NOT_FOUND) from error
-        body = binary_encode({"num_tokens": len(pieces)}, [_ends(pieces), b"".join(pieces)])
+        body = binary_encode({"num_tokens": len(tokens)}, [_ends(tokens), b"".join(tokens)])
         return binary_response(request, body, is_immutable=True)
 
 
-def _ends(pieces: tuple[bytes, ...]) -> bytes:
-    lengths = np.fromiter((len(piece) for piece in pieces), dtype="<u4", count=len(pieces))
+def _ends(tokens: tuple[bytes, ...]) -> bytes:
+    lengths = np.fromiter((len(token) for token in tokens), dtype="<u4", count=len(tokens))
     return np.cumsum(lengths, dtype="<u4").tobytes()
 
 
 def _first_session(sessions: list[ForestSession], shown: str | None) -> int:
     if shown is None:
         return 0
-    for place, session in enumerate(sessions):
+    for index, session in enumerate(sessions):
         if session.row["id"] == shown:
-            return place
+            return index
     raise field_error("session", f"{shown!r} is not a session of this group")
 
 

@@ -228,7 +228,7 @@ def one_live_phase_per_machine(job: Job) -> Check:
 
 
 def staleness_bound_kept(job: Job) -> Check:
-    """No batch holds a trained token older than the bound when it was assembled."""
+    """No batch has a trained token older than the bound when it was assembled."""
     bound = job.resolved_spec.algorithm.max_staleness
     ((largest, beyond),) = _rows(
         "SELECT max(policy_version - min_version), count(*) FILTER (WHERE policy_version - min_version > %s) "
@@ -282,16 +282,16 @@ OF_NODES = (trees_are_whole, version_spans_add_up, logprobs_match_tokens, turns_
 
 
 def _check(name: str, ok: bool, subject: str, figures: dict[str, Any]) -> Check:
-    said = ", ".join(f"{key} {value}" for key, value in figures.items())
+    listed = ", ".join(f"{key} {value}" for key, value in figures.items())
     return Check(
-        name=name, ok=ok, detail=f"{subject}: {'whole' if ok else 'BROKEN'} ({said})", figures=figures
+        name=name, ok=ok, detail=f"{subject}: {'whole' if ok else 'BROKEN'} ({listed})", figures=figures
     )
 
 
 def _sizes_match(num_tokens: int, ids: bytes | None, logprobs: bytes | None) -> bool:
     if ids is None or logprobs is None:
         return False
-    sizes = (zstandard.frame_content_size(bytes(part)) for part in (ids, logprobs))
+    sizes = (zstandard.frame_content_size(bytes(packed)) for packed in (ids, logprobs))
     return all(size == 4 * num_tokens for size in sizes)
 
 

@@ -34,7 +34,7 @@ class MeasuredVersions:
     best: int | None
     running_from: int | None
 
-    def holds(self, version: int) -> bool:
+    def keeps(self, version: int) -> bool:
         return version == self.best or (self.running_from is not None and version >= self.running_from)
 
 

@@ -29,7 +29,7 @@ MAX_NEW_NODES = 2_000  # sent in one tick
 FINISH_REASONS = ("", "stop", "length", "tool_calls", "abort")
 PARTIAL_BIT = 8  # in the column `marks`: finish reason in bits 0 to 2, then this, then hand-overs
 HANDOVER_SHIFT = 4
-# Integer and float columns of a page, in this order; all are four bytes wide, so a browser can view them in place.
+# Integer and float columns of a page, in this order; all are four bytes wide, so a browser copies nothing.
 COLUMNS = (
     "session", "index", "parent", "kind", "num_tokens", "min_version", "max_version", "prompt", "turn", "marks",
     "mean_logprob",
@@ -190,8 +190,8 @@ def session_tokens(*, session: Session, node: int, start: int, limit: int = MAX_
             break
     return TokenPage(
         parts,
-        b"".join(part.tobytes() for part in ids),
-        b"".join(part.tobytes() for part in logprobs),
+        b"".join(chunk.tobytes() for chunk in ids),
+        b"".join(chunk.tobytes() for chunk in logprobs),
         following,
     )
 

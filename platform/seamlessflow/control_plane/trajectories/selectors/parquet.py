@@ -94,23 +94,23 @@ class _Sink(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._num_bytes = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        self._num_bytes += len(part)
-        return len(part)
+        chunk = bytes(data)
+        self._chunks.append(chunk)
+        self._num_bytes += len(chunk)
+        return len(chunk)
 
     def tell(self) -> int:
         return self._num_bytes
 
     def taken(self) -> bytes:
-        taken, self._parts = b"".join(self._parts), []
+        taken, self._chunks = b"".join(self._chunks), []
         return taken
 
 

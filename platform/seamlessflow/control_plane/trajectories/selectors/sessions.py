@@ -1,4 +1,4 @@
-"""Reads rollout groups, sessions and their token trees, limited to what the caller may see.
+"""Reads rollout groups, sessions and their token trees, limited to those that the caller may see.
 
 Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 (logprobs); here they become lists.
 """

@@ -67,7 +67,7 @@ def job_summary(job: Job, *, now: datetime) -> Summary:
     """
     if job.kept_summary is not None:
         kept: Summary = job.kept_summary
-        kept.setdefault("joins", None)  # older summaries lack it, or a part of it
+        kept.setdefault("joins", None)  # older summaries lack it, or some of its keys
         if kept["joins"] is not None:
             kept["joins"].setdefault("num_conversations", None)
         return kept

@@ -1,6 +1,6 @@
 """Reads the bytes of each token of a model, from the `tokenizer.json` in its folder.
 
-Takes the folder and returns one byte string per token id. The concatenated pieces of an answer are its text, so a
+Takes the folder and returns one byte string per token id. The concatenated strings of an answer are its text, so a
 browser can show tokens without a tokenizer. Byte-level vocabularies (GPT-2 and its successors) write a byte as a
 printable character; SentencePiece vocabularies write a space as `▁` and a single byte as `<0x0A>`.
 """
@@ -37,16 +37,16 @@ def _vocabulary(path: Path, mtime_ns: int) -> tuple[bytes, ...]:
     content = orjson.loads(path.read_bytes())
     tokens = _tokens(content["model"])
     is_byte_level = "ByteLevel" in _decoder_types(content.get("decoder"))
-    pieces = {
+    as_bytes = {
         number: _byte_level(token) if is_byte_level else _sentence_piece(token)
         for token, number in tokens.items()
     }
     added = {entry["id"]: entry["content"].encode() for entry in content.get("added_tokens", [])}
-    pieces |= added
-    num_tokens = max(pieces, default=-1) + 1
+    as_bytes |= added
+    num_tokens = max(as_bytes, default=-1) + 1
     if num_tokens > MAX_TOKENS:
         raise ValueError(f"token id {num_tokens - 1} is beyond {MAX_TOKENS}")
-    return tuple(pieces.get(number, b"") for number in range(num_tokens))
+    return tuple(as_bytes.get(number, b"") for number in range(num_tokens))
 
 
 def _tokens(model: dict[str, Any]) -> dict[str, int]:
@@ -80,7 +80,7 @@ def _alphabet() -> dict[str, int]:
     """Return GPT-2's alphabet: printable bytes stand for themselves, all others for U+0100, U+0101, … in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    shifted = {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    shifted = {chr(0x100 + code): byte for code, byte in enumerate(others)}
     return {chr(byte): byte for byte in printable} | shifted
 
 

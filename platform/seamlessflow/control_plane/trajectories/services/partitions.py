@@ -30,7 +30,7 @@ def node_partitions_drop(*, today: date) -> list[str]:
     """Drop the partitions of months in which no session is kept. Returns their names.
 
     A month is dropped once every session opened in it belongs to a job that is deleted or whose trajectories are. The
-    current and the previous month stay, because their sessions may still be open. Gateways wait while the lock is held.
+    current and the previous month stay, because their sessions may still be open. Gateways wait for the lock.
     If it is not free within `LOCK_WAIT`, the next run tries again, and meanwhile rows are deleted in batches.
     """
     past = [name for name in _month_partitions() if name < f"trajectory_node_{_month_before(today):%Y_%m}"]

@@ -55,5 +55,5 @@ def _run(program: str, *arguments: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        lines = done.stderr.strip().splitlines() or ["it printed nothing"]
         raise ProgramFailed(f"{program}: {lines[-1]}")

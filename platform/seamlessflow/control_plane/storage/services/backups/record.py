@@ -29,7 +29,7 @@ _UPLOADS = "SELECT id, name, uri FROM uploads_artifact WHERE deleted_at IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the database names, as bundles of the artifact store."""
+    """The files that the database names, as bundles of the artifact store."""
 
     live: Mapping[UUID, JobRecord]  # jobs that have not ended
     names: Mapping[UUID, str]  # of every job

@@ -46,8 +46,8 @@ from seamlessflow.runtime.artifacts.store import ArtifactStore
 
 RESTORING = ".restoring"
 # What a web or background process leaves in a store before anything is stored.
-OF_NOBODY = ("incoming", "celerybeat-schedule", RESTORING)
-# Phases leased after the snapshot may still run on hosts that nobody stopped; their fences are lower.
+TEMPORARY = ("incoming", "celerybeat-schedule", RESTORING)
+# Phases leased after the snapshot may still run on hosts that were not stopped; their fences are lower.
 FENCE_LEAP = 1_000_000
 _PLACES = (
     ("policies_policyversion", "uri"),
@@ -126,7 +126,7 @@ def _files_copy(folder: Path, store: ArtifactStore, manifest: BackupManifest, sa
         for file in files:
             chunks = file_chunks(folder / FILES_NAME / file.path)
             if file_write(chunks, store.workspace(file.path), file.path) != file:
-                raise DamagedBackup(f"{file.path}: its content differs from what was backed up")
+                raise DamagedBackup(f"{file.path}: its content differs from its back-up")
         store.keep(bundle)
 
 
@@ -142,7 +142,7 @@ def _empty_check(root: Path, store: ArtifactStore) -> None:
         raise RestoreRefused(f"the database has {num_tables} tables; restore into an empty one")
     if (root / RESTORING).exists():
         return  # left by an interrupted restore: all files are copied again
-    found = sorted(name for name in store.entries() if not name.startswith(OF_NOBODY))
+    found = sorted(name for name in store.entries() if not name.startswith(TEMPORARY))
     if found:
         raise RestoreRefused(
             f"the artifact store {store.url} is not empty ({found[0]}); restore into an empty one"

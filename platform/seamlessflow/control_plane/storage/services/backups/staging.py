@@ -1,4 +1,4 @@
-"""Checkpoints of jobs at work, held while a back-up copies: their trainer deletes the older ones as it goes on.
+"""Checkpoints of jobs at work, kept while a back-up copies: their trainer deletes the older ones as it goes on.
 
 Takes the artifact store and makes copies in it that survive the trainer's deletions (hard links in a folder, which take
 no space); a checkpoint never changes once it has its name. Invariant: everything staged under `batch-<n>` is complete.
@@ -16,7 +16,7 @@ STAGED = ".back-up"
 
 @contextmanager
 def staging(store: ArtifactStore) -> Iterator[None]:
-    """Remove afterwards what is staged in the block. First remove what a killed back-up left."""
+    """Remove the links of the block afterwards. First remove those that a killed back-up left."""
     leftover_remove(store)
     try:
         yield

@@ -1,6 +1,6 @@
 """Takes a back-up while jobs run.
 
-Order, and what each step makes impossible: deletions are held first, so no file that the database's copy names can go;
+Order, and the fault that each step prevents: deletions pause first, so no file that the database's copy names can go;
 then one snapshot is opened and, at that moment, checkpoints are linked, so that one which fits the copy is there
 whatever trainers do afterwards; then the database is dumped from that snapshot and the files it names are copied; the
 manifest comes last. Files of later versions are harmless: nothing names them, and they are left out.
@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 
 class BackupRefused(ValueError):
-    """The folder cannot hold a back-up; the message says what to do."""
+    """The folder cannot take a back-up; the message says what to do."""
 
 
 class PlannedFile(NamedTuple):
@@ -74,7 +74,7 @@ def back_up(folder: Path, *, say: Say) -> BackupManifest:
     """Write a back-up into `folder`, marked incomplete until it is whole. Raises BackupRefused, ProgramFailed."""
     store = artifact_store()
     _folder_prepare(folder, settings.ARTIFACT_ROOT.resolve())
-    with _deletions_held(say), staging(store):
+    with _deletions_paused(say), staging(store):
         database, plan = _snapshot_taken(folder, store, say)
         files = _files_copy(plan, store, folder / FILES_NAME, say)
     manifest = BackupManifest(
@@ -103,8 +103,8 @@ def _folder_prepare(folder: Path, root: Path) -> None:
 
 
 @contextmanager
-def _deletions_held(say: Say) -> Iterator[None]:
-    """Hold deletions. The lock has its own connection, so it ends even if this process is killed."""
+def _deletions_paused(say: Say) -> Iterator[None]:
+    """Pause deletions. The lock has its own connection, so it ends even if this process is killed."""
     parameters = {k: v for k, v in connection.get_connection_params().items() if k in _CONNECT}
     with psycopg.connect(**parameters, autocommit=True) as holder:
         if holder.execute("SELECT pg_try_advisory_lock(%s)", [HOLD_KEY]).fetchone() != (True,):
