@@ -129,7 +129,7 @@ class Token(models.Model):
 
 
 class SignInCounter(models.Model):
-    """Failed sign-ins from one place, or with one name from one place; see `sign_in_attempts`."""
+    """Failed sign-ins from one network, or with one name from one network; see `sign_in_attempts`."""
 
     key = models.CharField(
         primary_key=True, max_length=64, help_text=("SHA-256 of the place and the name, in hexadecimal.")

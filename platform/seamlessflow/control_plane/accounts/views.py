@@ -43,7 +43,7 @@ def sign_in(request: HttpRequest, secret: str) -> HttpResponse:
 
 @require_safe
 def sign_in_help(request: HttpRequest) -> HttpResponse:
-    """Tell a visitor how to sign in. The only password form is the admin site's."""
+    """Show a visitor how to sign in. The only password form is the admin site's."""
     return render(request, "accounts/sign_in_help.html")
 
 

@@ -111,8 +111,8 @@ class MachineHeartbeat(models.Model):
         return now - self.received_at <= self.limit
 
 
-def heard(now: datetime) -> models.Q:
-    """Return the condition for heartbeats of machines that are heard, as `MachineHeartbeat.is_heard` judges them."""
+def reporting(now: datetime) -> models.Q:
+    """Return the condition for heartbeats of machines that report, as `MachineHeartbeat.is_heard` judges them."""
     limit_s = Greatest(models.F("interval_s") * float(LIMIT_INTERVALS), models.Value(HEARTBEAT_LIMIT_S))
     limit = models.ExpressionWrapper(
         limit_s * models.Value(timedelta(seconds=1)), output_field=models.DurationField()

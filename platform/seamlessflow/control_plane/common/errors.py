@@ -34,7 +34,7 @@ def field_error(field: str, detail: str, *, status: HTTPStatus = HTTPStatus.BAD_
 
 
 def not_found(kind: str, identifier: object) -> ApplicationError:
-    """Return the same error for what does not exist and for what the caller may not see."""
+    """Return the same error whether the object is missing or the caller may not see it."""
     return ApplicationError(f"there is no {kind} {identifier}", status=HTTPStatus.NOT_FOUND)
 
 

@@ -1,4 +1,4 @@
-"""Events (the outbox) and removals of what was stored.
+"""Events (the outbox) and removals of stored things.
 
 Invariant: every move of a status leaves exactly one event, in the same transaction.
 """

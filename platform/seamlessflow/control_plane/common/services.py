@@ -1,4 +1,4 @@
-"""Writes events, and tells listeners on PostgreSQL's channels that something changed.
+"""Writes events, and notifies listeners on PostgreSQL's channels of changes.
 
 Invariant: an event and the change that it records are in one transaction; notifications leave when it commits.
 """

@@ -65,7 +65,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.tasks import thread_supervised
 
 TICK_S = 0.2
-UNHEARD_S = 2.0  # between two looks at the ends of growing tables while there is no audience
+IDLE_S = 2.0  # between two looks at the ends of growing tables while there is no audience
 RATE_EVERY_TICKS = 5
 # An empty delta on `machines` is sent this often: a page that receives nothing for longer knows that it is behind.
 BEAT_EVERY_TICKS = 25
@@ -177,7 +177,7 @@ class Feeder:
             return
         self.skip()
         if not stop.is_set():
-            self._audience.wait(UNHEARD_S)
+            self._audience.wait(IDLE_S)
 
     def tick(self) -> int:
         """Publish what changed; return the number of deltas. After redis.RedisError the next tick repeats them."""
@@ -227,7 +227,7 @@ class Feeder:
     def skip(self) -> None:
         """Let what grew so far count as published, unless an audience has begun.
 
-        Rows that are compared need no such step: the first tick finds whatever differs from what was published last.
+        Rows that are compared need no such step: the first tick finds whatever differs from the last publication.
         """
         self._publisher.epoch_begin()  # before anything is let go: no client believes later that it missed nothing
         tails, batches = _tails_at_end(), dict(prepared_rows(_BATCHES))
@@ -235,7 +235,7 @@ class Feeder:
         if not self._publisher.has_audience():
             self._events, self._metrics, self._intervals = tails
             self._published.batches, self._published.forests = batches, PublishedForests()
-            self._num_ticks = 0  # the first tick compares what is compared once a second too
+            self._num_ticks = 0  # the first tick also makes the comparisons of once a second
 
     def close(self) -> None:
         self._publisher.close()

@@ -1,4 +1,4 @@
-"""The topic `group:<uuid>`: the snapshot of a forest without its nodes, and what was recorded since the last tick.
+"""The topic `group:<uuid>`: the snapshot of a forest without its nodes, and all that was recorded since the last tick.
 
 Takes the groups that clients watch; returns rows of the group, of its sessions (each with its number of nodes) and
 of new nodes. Gateways publish growing answers on the same topic (`growing`). Invariant: a client that has fewer nodes

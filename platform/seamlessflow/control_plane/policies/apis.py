@@ -39,8 +39,8 @@ class JobVersionExportApi(ProjectApi):
     def get(self, request: Request, job_id: UUID, version: int) -> StreamingHttpResponse:
         """Download a policy version as a tar file.
 
-        The file holds a folder with the full weights (an adapter is merged into them), the configuration and the
-        tokenizer. With `form=adapter` it holds only the adapter, in peft's format. If the files of the version were
+        The file contains a folder with the full weights (an adapter is merged into them), the configuration and the
+        tokenizer. With `form=adapter` it contains only the adapter, in peft's format. If the files of the version were
         deleted, the answer is 410.
         """
         job = job_get_visible(access=self.access, job_id=job_id)

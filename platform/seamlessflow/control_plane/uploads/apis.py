@@ -92,7 +92,7 @@ class UploadApi(ProjectApi):
             OpenApiParameter(
                 "unpack",
                 OpenApiTypes.BOOL,
-                description="Whether the file is a tar or tar.gz that holds a folder and should be unpacked.",
+                description="Whether the file is a tar or tar.gz of a folder and should be unpacked.",
             ),
             OpenApiParameter(
                 "project", description="Slug of the project. May be left out if you are in one project only."
@@ -104,7 +104,7 @@ class UploadApi(ProjectApi):
     def post(self, request: Request) -> Response:
         """Upload a file for use in job specs.
 
-        The body is multipart with one field `file`. The answer (201) holds an `artifact://` address
+        The body is multipart with one field `file`. The answer (201) has an `artifact://` address
         that a spec can name. A file that is too large is refused (413); if the disk is full,
         nothing is kept (507).
         """
@@ -112,7 +112,7 @@ class UploadApi(ProjectApi):
         project = project_for(
             access=access, slug=request.query_params.get("project"), operation=Operation.UPLOAD
         )
-        with _full_disk_told():
+        with _full_disk_refused():
             request.data  # noqa: B018  reading it is what receives the file
             if self._handler.received is None:
                 raise field_error("file", "is missing; send the file as the multipart field 'file'")
@@ -135,7 +135,7 @@ class UploadApi(ProjectApi):
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         _check_length(request)
-        with _full_disk_told():
+        with _full_disk_refused():
             super().initial(request, *args, **kwargs)
 
     def finalize_response(
@@ -147,7 +147,7 @@ class UploadApi(ProjectApi):
 
 
 @contextmanager
-def _full_disk_told() -> Iterator[None]:
+def _full_disk_refused() -> Iterator[None]:
     try:
         yield
     except OSError as error:

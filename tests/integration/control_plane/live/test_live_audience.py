@@ -45,7 +45,7 @@ SHORT_TTL_S = 1
 
 @pytest.fixture(autouse=True)
 def pause_is_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeder, "UNHEARD_S", NEVER_S)
+    monkeypatch.setattr(feeder, "IDLE_S", NEVER_S)
 
 
 async def turn(made: Feeder, stop: threading.Event | None = None) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, heard
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, reporting
 from seamlessflow.control_plane.live.selectors import machine_rows
 from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.control_plane.telemetry.selectors.ledger import machine_ledger
@@ -66,9 +66,7 @@ def test_the_interval_follows_the_size_of_the_fleet_within_the_time_of_a_count(
 
 
 @pytest.mark.parametrize("silent_s, is_up", [(24.0, True), (26.0, False)])
-def test_everybody_grants_a_machine_five_of_the_intervals_that_it_was_told(
-    cast: Cast, silent_s: float, is_up: bool
-) -> None:
+def test_everybody_grants_a_machine_five_of_its_intervals(cast: Cast, silent_s: float, is_up: bool) -> None:
     beta = worker_make("beta", "rollout")
     beta.heartbeat(**IDLE)
     past = timezone.now() - timedelta(seconds=silent_s)
@@ -77,7 +75,7 @@ def test_everybody_grants_a_machine_five_of_the_intervals_that_it_was_told(
     (seen,) = snapshot_load().machines
     assert (seen.is_healthy, seen.unheard_limit_s) == (is_up, 25.0)
     assert machine_rows()["beta"]["is_healthy"] is is_up
-    assert MachineHeartbeat.objects.filter(heard(timezone.now())).exists() is is_up
+    assert MachineHeartbeat.objects.filter(reporting(timezone.now())).exists() is is_up
     shown = cast.operator.call("GET", "machines").json()["results"]  # type: ignore[attr-defined]
     assert [machine["is_up"] for machine in shown] == [is_up]
     states = {span.state for span in ledger_of(beta)}

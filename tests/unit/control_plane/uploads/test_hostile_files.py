@@ -175,7 +175,7 @@ def test_an_archive_of_deeply_nested_folders_is_refused(tmp_path: Path) -> None:
 
     detail, _ = measured(tmp_path, *UNPACK)
 
-    assert "a path of 1501 parts; at most 32 are accepted" in detail
+    assert "a path of 1501 names; at most 32 are accepted" in detail
 
 
 def test_an_archive_of_too_many_entries_is_refused_without_waiting_for_the_disk(

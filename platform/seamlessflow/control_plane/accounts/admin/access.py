@@ -1,7 +1,7 @@
 """What staff may do in the admin site: limited by the table of operations and Django's permissions.
 
 Takes a request and an action's rows; returns the rows the caller may change and warns about the others.
-Invariant: the admin site allows nobody what REST refuses them.
+Invariant: the admin site allows no user what REST refuses them.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 def access_of_staff(request: HttpRequest) -> Access:
-    """Return what the caller may do: superusers own every project; other staff have the roles of their memberships."""
+    """Return the caller's rights: superusers own every project; other staff have the roles of their memberships."""
     assert isinstance(request.user, User)
     return access_of(user=request.user, token=None)
 

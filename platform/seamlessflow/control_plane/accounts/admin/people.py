@@ -44,7 +44,7 @@ class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
         return fixed if _is_superuser(request) else (*fixed, *POWERS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """This is also checked before a password is set: whoever sets someone's password can sign in as them."""
+        """This is also checked before a password is set: a user who sets another's password can sign in as them."""
         is_other = obj is not None and obj.pk != request.user.pk
         return super().has_change_permission(request, obj) and (not is_other or _is_superuser(request))
 
@@ -67,7 +67,7 @@ class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
 
 
 def _edited(form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the form changes of the row, before and after, as JSON and without passwords."""
+    """Return the row's fields that the form changes, before and after, as JSON and without passwords."""
     stored = {field.name for field in form.instance._meta.get_fields()} - {"password"}
     edited = [field for field in form.changed_data if field in stored]
     before = {field: _plain(form.initial.get(field)) for field in edited}
@@ -151,7 +151,7 @@ class ProjectAdmin(KeptAdmin):
         )
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Whoever creates a project and names no owner is its owner."""
+        """A user who creates a project and names no owner is its owner."""
         super().save_related(request, form, formsets, change)
         if not change and isinstance(request.user, User):
             owner_give(project=form.instance, user=request.user, author=author_of(request))
@@ -168,7 +168,7 @@ class TokenAdmin(ReadOnlyAdmin):
     list_select_related = ["project", "user", "machine"]
     ordering = ["-created_at"]
     search_fields = ["name", "user__username", "machine__name"]
-    search_help_text = "Part of the token's, user's or machine's name."
+    search_help_text = "The token's, user's or machine's name, or letters of it."
     exclude = ["digest"]
     actions = ["revoke"]
 

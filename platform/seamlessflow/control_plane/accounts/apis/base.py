@@ -15,9 +15,9 @@ from seamlessflow.core.access.routes import operation_of
 
 
 class ProjectApi(APIView):
-    """An address with one operation per method. `access` says what the caller may see and change.
+    """An address with one operation per method. `access` has the caller's rights.
 
-    Invariant: an address without a row in `core.access.routes` answers nobody.
+    Invariant: an address without a row in `core.access.routes` refuses every request.
     """
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:

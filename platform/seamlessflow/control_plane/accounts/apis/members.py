@@ -77,7 +77,7 @@ class MemberListAddApi(ProjectApi):
         """Add a member to a project. For owners of the project.
 
         The user must exist, unless `invite` is true: then an account is created, and the answer
-        holds a sign-in link that works once.
+        has a sign-in link that works once.
         """
         project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
         body = body_read(request, MemberInput)

@@ -1,6 +1,6 @@
 """Secrets of tokens: made here, shown once, stored as their SHA-256.
 
-The secrets hold 256 random bits, so a fast digest is enough: there is nothing to guess.
+The secrets have 256 random bits, so a fast digest is enough: there is nothing to guess.
 """
 
 import hashlib

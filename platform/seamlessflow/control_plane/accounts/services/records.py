@@ -1,6 +1,6 @@
 """Events of changes of accounts, projects and their members: who changed what, before and after.
 
-Takes a change that was just saved, in its transaction. Invariant: an event never holds a password or its hash.
+Takes a change that was just saved, in its transaction. Invariant: an event never contains a password or its hash.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """What a project takes from the others: its weight, its quotas, and how far its priorities count. For operators.
 
-Invariant: each edit leaves an event that tells who and why, in the same transaction; one that changes nothing leaves
+Invariant: each edit leaves an event that says who and why, in the same transaction; one that changes nothing leaves
 none. Leases of the scheduler's next cycle already follow it.
 """
 

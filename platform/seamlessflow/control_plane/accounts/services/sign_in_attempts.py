@@ -56,7 +56,7 @@ class SignInLocked(Exception):
 class _Counter:
     key: str
     limit: int
-    said: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SignInAttempt:
 def attempt_begin(*, address: str, username: str = "") -> SignInAttempt:
     """Count an attempt before its secret is looked at. Raises SignInLocked.
 
-    `username` is empty for a sign-in link, which names nobody.
+    `username` is empty for a sign-in link, which names no user.
     """
     attempt = SignInAttempt(address, username[:MAX_NAME_LENGTH].casefold())
     by_address, *by_name = _counters(attempt)
@@ -93,11 +93,11 @@ def attempts_forget() -> None:
 
 def _counters(attempt: SignInAttempt) -> Iterator[_Counter]:
     """Return the counters of an attempt, the address's first."""
-    place = _place(attempt.address)
-    yield _Counter(_key(place), settings.SIGN_IN_ADDRESS_FAILURES, f"from {place}")
+    network = _network(attempt.address)
+    yield _Counter(_key(network), settings.SIGN_IN_ADDRESS_FAILURES, f"from {network}")
     if attempt.username:
-        said = f"as {attempt.username!r} from {place}"
-        yield _Counter(_key(place, attempt.username), settings.SIGN_IN_FAILURES, said)
+        origin = f"as {attempt.username!r} from {network}"
+        yield _Counter(_key(network, attempt.username), settings.SIGN_IN_FAILURES, origin)
 
 
 def _count(counter: _Counter) -> None:
@@ -129,11 +129,11 @@ def _event(counter: _Counter) -> None:
         subject_type=SubjectType.PROJECT,
         subject_id=INSTALLATION,
         author="system",
-        reason=f"{counter.limit} failed sign-ins {counter.said}; locked for {settings.SIGN_IN_LOCK_S} s",
+        reason=f"{counter.limit} failed sign-ins {counter.origin}; locked for {settings.SIGN_IN_LOCK_S} s",
     )
 
 
-def _place(address: str) -> str:
+def _network(address: str) -> str:
     """Return the host; for IPv6 the customer's network, because each customer has billions of addresses."""
     try:
         parsed = ip_address(address)
@@ -144,5 +144,5 @@ def _place(address: str) -> str:
     return str(parsed)
 
 
-def _key(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+def _key(*names: str) -> str:
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()

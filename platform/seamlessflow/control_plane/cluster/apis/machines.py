@@ -97,8 +97,8 @@ class MachineDetailApi(ProjectApi):
     def patch(self, request: Request, machine_id: UUID) -> Response:
         """Edit the tags, the pool or the cost of a machine, cordon it or drain it. For operators only.
 
-        `If-Match` holds the generation that the edit is based on. Without it the request is refused
-        (428); if somebody else edited the machine in the meantime, it is refused as well (412). A
+        `If-Match` has the generation that the edit is based on. Without it the request is refused
+        (428); if the machine was edited in the meantime, it is refused as well (412). A
         phase that no longer fits the machine is drained. An edit that changes nothing records
         nothing.
         """
@@ -144,7 +144,7 @@ class MachineLedgerListApi(ProjectApi):
         responses=page_serializer(MachineLedgerOutput),
     )
     def get(self, request: Request) -> Response:
-        """Show what the machines that you can see did in a span of time, by name.
+        """Show the work of the machines that you can see in a span of time, by name.
 
         A span of more than an hour is shortened to its last hour. A page has at most 50,000
         intervals, divided equally among its machines.
@@ -209,8 +209,8 @@ class PhaseLogsApi(ProjectApi):
         """
         phase = phase_get_visible(access=self.access, phase_id=phase_id)
         offset = query_integer(request, "offset", default=0)
-        part = phase_log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
-        return Response(LogPartOutput(part).data)
+        passage = phase_log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
+        return Response(LogPartOutput(passage).data)
 
 
 def _machine_response(machine: Machine) -> Response:

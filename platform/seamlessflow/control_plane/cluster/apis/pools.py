@@ -19,7 +19,7 @@ class PoolOutput(serializers.Serializer):
     name = serializers.CharField()
     num_machines = serializers.IntegerField()
     is_open = serializers.BooleanField(
-        help_text="Whether all projects may use it: the pool `default` is open until it is granted to somebody."
+        help_text="Whether all projects may use it: the pool `default` is open until it is granted to a project."
     )
     projects = serializers.ListField(
         child=serializers.CharField(),
@@ -46,7 +46,7 @@ class PoolGrantApi(ProjectApi):
         """Grant a pool to a project. For operators only.
 
         The jobs of the project may then use the pool's machines. The pool `default` is open to all until it is
-        granted to somebody; from then on only the projects that it is granted to may use it. Repeating the request
+        granted to a project; from then on only the projects that it is granted to may use it. Repeating the request
         changes nothing. A pool without machines is refused (404).
         """
         project = share_project_get(access=self.access, slug=slug)
@@ -62,7 +62,7 @@ class PoolGrantApi(ProjectApi):
     def delete(self, request: Request, pool: str, slug: str) -> Response:
         """End the grant of a pool to a project. For operators only.
 
-        What the project runs on the pool's machines is drained. Repeating the request changes nothing.
+        The project's phases on the pool's machines are drained. Repeating the request changes nothing.
         """
         project = share_project_get(access=self.access, slug=slug)
         reason = request.query_params.get("reason", "")

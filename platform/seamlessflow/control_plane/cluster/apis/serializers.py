@@ -26,9 +26,7 @@ from seamlessflow.core.types.tags import Role
 
 class MachineHeartbeatOutput(serializers.Serializer):
     received_at = serializers.DateTimeField()
-    state = serializers.CharField(
-        source="open_state", help_text="What the machine is doing now, as a state of its ledger."
-    )
+    state = serializers.CharField(source="open_state", help_text="The machine's present state in its ledger.")
     cause = serializers.CharField(source="open_cause")
     state_since_at = serializers.DateTimeField(source="open_since_at", allow_null=True)
     capabilities = serializers.DictField()
@@ -66,15 +64,15 @@ class MachineOutput(serializers.Serializer):
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     labels = serializers.SerializerMethodField(
-        help_text="What the machine reports of its hardware: `gpu=h100`, `gpus=8`, `host=node-7`. Placement matches "
-        "labels like tags; nobody can edit them."
+        help_text="Its hardware, as the machine reports it: `gpu=h100`, `gpus=8`, `host=node-7`. Placement matches "
+        "labels like tags; they cannot be edited."
     )
     pool = serializers.CharField()
-    cost = serializers.FloatField(help_text="What the machine counts in shares; an ordinary one counts 1.")
+    cost = serializers.FloatField(help_text="The machine's value in shares; an ordinary one counts 1.")
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
-    is_up = serializers.SerializerMethodField(help_text="Whether it is being heard from.")
+    is_up = serializers.SerializerMethodField(help_text="Whether its heartbeats arrive.")
     reason = serializers.CharField()
     edited_by = serializers.CharField()
     quarantine = serializers.SerializerMethodField(
@@ -128,7 +126,7 @@ class DesiredInput(serializers.Serializer):
         PoolName, required=False, help_text="Only projects with a grant of the pool may use its machines."
     )
     cost = LimitedFloat(
-        Cost, required=False, help_text="What the machine counts in shares. An ordinary one counts 1."
+        Cost, required=False, help_text="The machine's value in shares. An ordinary one counts 1."
     )
 
     @staticmethod

@@ -48,7 +48,7 @@ def machine_register(
 def machine_join(*, name: str, tags: Collection[str], stored_token: str = "") -> tuple[Machine, str]:
     """Register a host at its own request, again after each restart. Tags that a person gave it in the meantime stay.
 
-    Earlier tokens end, so that only one host speaks for the machine: the one that holds its newest token or, once the
+    Earlier tokens end, so that only one host speaks for the machine: the one that has its newest token or, once the
     machine counts as lost, the first to come. Raises ApplicationError: 409 while another host still reports.
     """
     author = f"machine:{name}"
@@ -85,10 +85,12 @@ def _owner_check(machine: Machine, stored_token: str) -> None:
     if stored_token and tokens.filter(digest=secret_digest(stored_token)).exists():
         return
     heartbeat = MachineHeartbeat.objects.filter(machine=machine).first()
-    heard_at = None if heartbeat is None else heartbeat.received_at
+    reported_at = None if heartbeat is None else heartbeat.received_at
     limit_s = HEARTBEAT_LIMIT_S if heartbeat is None else heartbeat.limit.total_seconds()
     # A host that joined a moment ago has not sent a heartbeat yet.
-    newest = max(filter(None, [heard_at, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None)
+    newest = max(
+        filter(None, [reported_at, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None
+    )
     if newest is None:
         return
     left_s = limit_s - (database_now() - newest).total_seconds()

@@ -69,7 +69,7 @@ def phase_move(
     Returns False if its state does not allow the move, or if the fence is stale. Another move of the phase is waited
     for.
     """
-    told = fields or {}
+    given = fields or {}
     parameters = {
         "phase_id": str(phase_id),
         "fence": _text(fence),
@@ -77,9 +77,9 @@ def phase_move(
         "reason": reason,
         "author": author,
         "now": database_now().isoformat(),
-        **{name: _text(value) for name, value in told.items()},
+        **{name: _text(value) for name, value in given.items()},
     }
-    statement = _statement(to, tuple(sorted(told)))
+    statement = _statement(to, tuple(sorted(given)))
     if to is PhaseState.FAILED:
         return _fail(phase_id, statement, {**parameters, "cause": cause.value})
     return _moved(statement, parameters) is not None
@@ -103,7 +103,7 @@ def _statement(to: PhaseState, names: tuple[str, ...]) -> str:
         *(f"{name} = %({name})s::{FIELDS[name]}" for name in names),
     ]
     changed = ", ".join(changes)
-    # The parts in single quotes are names of states, roles and channels, all of them constants.
+    # The words in single quotes are names of states, roles and channels, all of them constants.
     return f"""
     WITH known AS (
         SELECT id, state FROM scheduling_phase
@@ -136,8 +136,8 @@ def _moved(statement: str, parameters: Mapping[str, str | None]) -> tuple[UUID, 
 
 @transaction.atomic
 def _fail(phase_id: UUID, statement: str, parameters: Mapping[str, str | None]) -> bool:
-    """Move a phase to FAILED. If the work itself failed, count that for its job (a gang fails once); if what the job
-    names would fail everywhere, pause it."""
+    """Move a phase to FAILED. If the work itself failed, count that for its job (a gang fails once); if the job's
+    spec would fail everywhere, pause it."""
     with connection.cursor() as cursor:
         # Lock the job before the phase, as a publication does: the other order could deadlock with it.
         cursor.execute(_LOCK_JOB, [phase_id])
@@ -168,7 +168,7 @@ def _job_pause(phase_id: UUID) -> None:
             reason=f"{phase.role} on {phase.machine.name}: {phase.reason}",
             author=PLATFORM,
         )
-    except ApplicationError as fault:  # somebody ended or cancelled it meanwhile
+    except ApplicationError as fault:  # it was ended or cancelled meanwhile
         log.info("job %s is not paused: %s", phase.job_id, fault)
 
 

@@ -62,7 +62,7 @@ def pool_grant(*, pool: str, project: Project, reason: str, author: str) -> None
 
 @transaction.atomic
 def pool_revoke(*, pool: str, project: Project, reason: str, author: str) -> None:
-    """End a grant. What the project runs on the pool's machines is drained."""
+    """End a grant. The project's phases on the pool's machines are drained."""
     num_gone, _ = PoolGrant.objects.filter(pool=pool, project=project).delete()
     if num_gone:
         grant_record(kind="pool.revoked", pool=pool, project=project, reason=reason, author=author)

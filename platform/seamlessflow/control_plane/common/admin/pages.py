@@ -47,7 +47,7 @@ class KeptAdmin(RecordedAdmin):
     """Rows that cannot be deleted. A search takes identifiers as people see them, `job_01h…`.
 
     Such rows become many. So a list counts no further than its pages go, and a search for an identifier uses the
-    indexes of the columns that hold identifiers.
+    indexes of the columns of identifiers.
     """
 
     empty_value_display = "–"
@@ -93,7 +93,7 @@ def author_of(request: HttpRequest) -> str:
 
 
 def _identifier(term: str) -> UUID | None:
-    """Return the identifier that a search term holds, as it is shown or as it is stored; None if it holds none."""
+    """Return the identifier in a search term, as it is shown or as it is stored; None without one."""
     prefix = term.partition("_")[0]
     with suppress(ValueError):  # a name may begin like an identifier
         return parse_id(IdKind(prefix), term) if prefix in set(IdKind) else UUID(term)
@@ -107,7 +107,7 @@ class EventAdmin(ReadOnlyAdmin):
     ordering = ["-id"]
     search_fields = ["=subject_id", "=job_id", "author"]
     search_help_text = (
-        "The ID of a job, machine, phase or version (job_01h…), or part of the author's name (newest "
+        "The ID of a job, machine, phase or version (job_01h…), or the author's name, or letters of it (newest "
         f"{AUTHORS_SEARCHED:,} events only)."
     )
 

@@ -20,16 +20,16 @@ class DatabaseAddress:
 
 def database_address_parse(url: str) -> DatabaseAddress:
     """Split a PostgreSQL URL; a `host` in the query is a unix socket's folder. Raises ValueError."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
-    name = unquote(parts.path.lstrip("/"))
-    if parts.scheme not in ("postgresql", "postgres") or not name:
-        raise ValueError(f"not a PostgreSQL URL: {parts.scheme or 'no scheme'}")
+    split = urlsplit(url)
+    options = dict(parse_qsl(split.query))
+    name = unquote(split.path.lstrip("/"))
+    if split.scheme not in ("postgresql", "postgres") or not name:
+        raise ValueError(f"not a PostgreSQL URL: {split.scheme or 'no scheme'}")
     return DatabaseAddress(
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        host=options.pop("host", "") or unquote(parts.hostname or ""),
-        port=options.pop("port", "") or (str(parts.port) if parts.port else ""),
+        user=unquote(split.username or ""),
+        password=unquote(split.password or ""),
+        host=options.pop("host", "") or unquote(split.hostname or ""),
+        port=options.pop("port", "") or (str(split.port) if split.port else ""),
         name=name,
         options=options,
     )

@@ -1,7 +1,7 @@
 """The one clock of the installation: the database's.
 
-Times that one process stores and another compares (heard of, leased at, published at) come from it, so hosts with
-different clocks agree. Invariant: nobody asks a process's wall clock; its monotonic clock bridges two samples.
+Times that one process stores and another compares (received at, leased at, published at) come from it, so hosts with
+different clocks agree. Invariant: no code asks a process's wall clock; its monotonic clock bridges two samples.
 """
 
 import threading

@@ -78,7 +78,7 @@ def _role_make(address: DatabaseAddress) -> None:
 
 
 def _password(address: DatabaseAddress) -> sql.Composable:
-    """Return the password clause with a verifier, so that no server log holds the password; "" without a password."""
+    """Return the password clause with a verifier, so that no server log shows the password; "" without a password."""
     if not address.password:
         return sql.SQL("")
     verifier = connection.connection.pgconn.encrypt_password(

@@ -10,7 +10,7 @@ from typing import Any, cast
 from django.db import connection
 from psycopg import Cursor
 
-KEPT_FROM = 2  # PostgreSQL keeps a statement from this use of it on: what is asked once is not worth it
+KEPT_FROM = 2  # PostgreSQL keeps a statement from this use of it on: it does not pay for one use
 
 
 def prepared_rows(statement: str) -> list[tuple[Any, ...]]:

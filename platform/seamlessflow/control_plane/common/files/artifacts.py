@@ -12,10 +12,10 @@ def artifact_store() -> ArtifactStore:
     return store_open(settings.ARTIFACT_ROOT_URL)
 
 
-def recorded_as(place: str) -> str:
-    """Return how a job records a place of the store: every host must be able to find it by that."""
+def recorded_as(store_path: str) -> str:
+    """Return how a job records a store path: every host must be able to find the files by it."""
     store = artifact_store()
-    return str(store.workspace(place)) if store.is_local else store.url_of(place)
+    return str(store.workspace(store_path)) if store.is_local else store.url_of(store_path)
 
 
 def recorded_pin(words: str, *, text_only: bool = False) -> PinnedFiles:

@@ -1,4 +1,4 @@
-"""Checks what may be stored as JSON. Takes a parsed value; raises a fault that names the place, or returns nothing."""
+"""Checks values to be stored as JSON. Takes a parsed one; raises a fault that names the path, or returns nothing."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ MAX_INTEGER = 2**63
 
 
 def json_check(value: object) -> None:
-    """Refuse what JSON or PostgreSQL cannot hold. Raises ApplicationError naming the field."""
+    """Refuse what JSON or PostgreSQL cannot store. Raises ApplicationError naming the field."""
     pending: list[tuple[str, object, int]] = [("", value, 0)]
     while pending:
         path, item, depth = pending.pop()
@@ -23,7 +23,7 @@ def json_check(value: object) -> None:
 
 
 def text_fault(text: str) -> str | None:
-    """Say why PostgreSQL cannot hold a text; None if it can."""
+    """Say why PostgreSQL cannot store a text; None if it can."""
     if "\x00" in text:
         return f"{text!r} contains a NUL character, which no field accepts"
     try:

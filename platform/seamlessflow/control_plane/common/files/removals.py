@@ -1,8 +1,8 @@
 """Deletes stored files so that a crash leaves no half-deleted file in sight.
 
 First `removal_mark` writes a row, in the transaction that hides the thing: which files go, for whom and why. Then
-`files_remove` deletes them, and may be repeated; nobody finds half of them. Invariant: while a back-up holds deletions
-(`deletions_held`), no file is deleted.
+`files_remove` deletes them, and may be repeated; no reader finds half of them. Invariant: no file is
+deleted while a back-up has the lock `DELETIONS_LOCK`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 
 # Deletions take this lock shared and do not wait; a back-up takes it exclusively while it copies.
-HOLD_KEY = 0x5EA71E57
+DELETIONS_LOCK = 0x5EA71E57
 RETENTION = "retention"  # the author in events
 JOB_DELETED = f"{RemovalKind.JOB}.deleted"
 
@@ -31,7 +31,7 @@ def removal_mark(
     author: str,
     with_event: bool = True,
 ) -> Removal:
-    """Record the removal of store paths. Call this in the transaction that hides what is deleted."""
+    """Record the removal of store paths. Call this in the transaction that hides the thing."""
     removal = Removal.objects.create(
         project_id=project_id,
         kind=planned.kind,
@@ -57,22 +57,22 @@ def files_remove_marked(removal: Removal) -> None:
 def files_remove(removal: Removal) -> None:
     """Delete the files, and what an interrupted removal left of them."""
     store = artifact_store()
-    for place in removal.paths:
-        store.remove(place)
+    for store_path in removal.paths:
+        store.remove(store_path)
 
 
 @contextmanager
 def deletions_allowed() -> Iterator[bool]:
     """Yield False while a back-up copies. Otherwise yield True, and make a new back-up wait until the block ends."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock_shared(%s)", [HOLD_KEY])
+        cursor.execute("SELECT pg_try_advisory_lock_shared(%s)", [DELETIONS_LOCK])
         is_allowed = cursor.fetchone() == (True,)
     try:
         yield is_allowed
     finally:
         if is_allowed:
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock_shared(%s)", [HOLD_KEY])
+                cursor.execute("SELECT pg_advisory_unlock_shared(%s)", [DELETIONS_LOCK])
 
 
 def _event(removal: Removal) -> None:

@@ -62,11 +62,11 @@ class DatabaseGate:
     def _forget(self, working: "asyncio.Future[None]") -> None:
         self._left.discard(working)
         if not working.cancelled():
-            working.exception()  # nobody waits for it any more
+            working.exception()  # no request waits for it any more
 
 
 class _Answer:
-    """The answer to one request; the application gives it, or the gate in its place."""
+    """The answer to one request; the application gives it, or else the gate."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -79,7 +79,7 @@ class _Answer:
             await self._send(message)
 
     def take_over(self) -> bool:
-        """Answer in the application's place. Returns False if the application was quicker."""
+        """Answer instead of the application. Returns False if the application was quicker."""
         self._is_taken_over = not self.has_begun
         return self._is_taken_over
 

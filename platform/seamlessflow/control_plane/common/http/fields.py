@@ -30,8 +30,8 @@ class ShownIdField(serializers.Field):
 
 
 class LimitedText(serializers.CharField):
-    """Text of one of `core.types.limits`. A grammar is only published here: the service checks it, and names what is
-    accepted."""
+    """Text of one of `core.types.limits`. A grammar is only published here: the service checks it, and names the
+    accepted values."""
 
     def __init__(self, kind: Any, **options: Any) -> None:
         limits = limits_of(kind)
@@ -72,7 +72,7 @@ class LimitedFloat(serializers.FloatField):
 
 
 def _within(limits: Limits[Any], number: Number) -> Number:
-    """Return the number. Raises ValidationError, which names what is accepted."""
+    """Return the number. Raises ValidationError, which names the accepted values."""
     if refusal := limits.refusal(number):
         raise serializers.ValidationError(refusal)
     return number

@@ -70,7 +70,7 @@ class PublishedOperation(AutoSchema):
         return bodies | {"default": problem | {"description": self._refusals()}}
 
     def _refusals(self) -> str:
-        """Describe the refusals that every operation shares; an operation's own description names the others."""
+        """Describe the refusals of every operation; an operation's own description names the others."""
         missing = (
             " or something that it names does not exist in your projects (404)" if "{" in self.path else ""
         )

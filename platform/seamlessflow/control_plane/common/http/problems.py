@@ -1,7 +1,7 @@
 """Answers every error of the API as RFC 9457 `application/problem+json`.
 
-Takes whatever a view raised; returns type, title, status, detail and `errors: [{field, detail}]`. An error that nobody
-anticipated is logged with its trace and answered without it.
+Takes whatever a view raised; returns type, title, status, detail and `errors: [{field, detail}]`. An unexpected
+error is logged with its trace and answered without it.
 """
 
 import logging
@@ -40,7 +40,7 @@ def problem_response(status: HTTPStatus, detail: str, faults: tuple[FieldFault, 
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's hook. Returns None for an error that nobody anticipated: Django logs it and `server_error` answers."""
+    """DRF's hook. Returns None for an unexpected error: Django logs it and `server_error` answers."""
     headers: dict[str, str] = {}
     match error:
         case ApplicationError():
@@ -101,7 +101,7 @@ def _faults(detail: Any, field: str) -> Iterator[FieldFault]:
     if isinstance(detail, dict):
         for key, value in detail.items():
             nested = "" if key == "non_field_errors" else str(key)
-            yield from _faults(value, ".".join(part for part in (field, nested) if part))
+            yield from _faults(value, ".".join(name for name in (field, nested) if name))
     elif isinstance(detail, list):
         for value in detail:
             yield from _faults(value, field)

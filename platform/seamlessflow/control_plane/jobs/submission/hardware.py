@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, PoolGrant, heard
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, PoolGrant, reporting
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.core.hardware_defaults import Hardware
 from seamlessflow.core.types.labels import labels_of
@@ -10,12 +10,12 @@ from seamlessflow.core.types.pools import OPEN_POOL
 
 
 def hardware_load(*, project_id: UUID) -> list[Hardware]:
-    """Return the machines of the project's pools that are heard from, by name."""
+    """Return the machines of the project's pools that report, by name."""
     grants = PoolGrant.objects.values_list("pool", "project_id")
     pools = {pool for pool, project in grants if project == project_id}
     if OPEN_POOL not in {pool for pool, _ in grants}:
         pools.add(OPEN_POOL)
-    known = MachineHeartbeat.objects.filter(heard(database_now()))
+    known = MachineHeartbeat.objects.filter(reporting(database_now()))
     machines = Machine.objects.filter(pool__in=pools, heartbeat__in=known).select_related("heartbeat")
     return [
         Hardware(

@@ -82,7 +82,7 @@ def _merged_shards(version: Path, model: Path, dtype: str) -> list[Shard]:
         shard: Shard = []
         for base in header_read(file):
             module = f"{_PREFIX}{base.name.removesuffix('.weight')}"
-            down, up = (changes.pop(f"{module}.lora_{part}.weight", None) for part in "AB")
+            down, up = (changes.pop(f"{module}.lora_{side}.weight", None) for side in "AB")
             if base.dtype not in NUM_BYTES or base.name.endswith(_NEVER_ROUNDED):
                 shard.append((base, partial(_stored, base)))
                 continue
@@ -103,7 +103,7 @@ def _computed(
 ) -> Iterator[bytes]:
     values = to_floats(_whole(base), base.dtype).reshape(base.shape)
     if down is not None and up is not None:
-        a, b = (to_floats(_whole(part), part.dtype).reshape(part.shape) for part in (down, up))
+        a, b = (to_floats(_whole(matrix), matrix.dtype).reshape(matrix.shape) for matrix in (down, up))
         values = merged(values, a, b, scale=scale, dtype=dtype)
     yield from_floats(values, dtype)
 
@@ -172,7 +172,7 @@ def _copied(file: Path, name: str) -> Member:
 def _files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ValueError(f"{folder.name} holds no .safetensors file")
+        raise ValueError(f"{folder.name} has no .safetensors file")
     return files
 
 

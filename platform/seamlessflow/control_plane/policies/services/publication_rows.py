@@ -1,7 +1,7 @@
 """Stores a publication with everything that follows from it: one statement.
 
 Takes a job whose row the caller has locked, and a publication that it has checked. Writes the version, the job's
-newest version, what its engines should serve, and the event; tells gateways and scheduler when that commits.
+newest version, what its engines should serve, and the event; notifies gateways and scheduler when that commits.
 """
 
 # ruff: noqa: S608 - the statement is put together from constants, values are parameters

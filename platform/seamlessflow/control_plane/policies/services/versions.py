@@ -1,6 +1,6 @@
 """Publishing policy versions and pruning their files.
 
-Invariant: a job's versions grow by one, each takes in the next batch, and only the phase that holds the job's train
+Invariant: a job's versions grow by one, each takes in the next batch, and only the phase that has the job's train
 fence publishes; everything a publication changes commits at once.
 """
 
@@ -77,7 +77,7 @@ def _check_fence(job: Job, claims: PhaseClaims) -> None:
     phase = Phase.objects.filter(id=claims.phase_id, fence=claims.fence).values_list("state").first()
     if phase is None or phase[0] not in LIVE_PHASE_STATES:
         raise conflict("the train phase is over; its machine may have a newer lease")
-    # The scheduler sets the fence with the lease; another value means that a newer trainer holds it.
+    # The scheduler sets the fence with the lease; another value means that a newer trainer has it.
     if job.train_fence != claims.fence:
         raise conflict(f"fence {claims.fence} is stale: the job's train fence is {job.train_fence}")
 
@@ -168,7 +168,7 @@ def _version_mark(row: PolicyVersion) -> Removal:
 def leftovers_clear(*, now: datetime) -> int:
     """Delete unfinished files that dying trainers left in the folders of jobs that ended lately.
 
-    Nobody reads them. While a job lives, its next trainer clears them.
+    No process reads them. While a job lives, its next trainer clears them.
     """
     ended = Job.objects.filter(ended_at__range=(now - LEFTOVERS_SEARCHED, now - LEFTOVERS_REST))
     store = artifact_store()

@@ -102,9 +102,9 @@ class StorageJobsApi(ProjectApi):
 class StoredJobApi(ProjectApi):
     @extend_schema(operation_id="storage_job_get", responses=DeletionOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
-        """Show the parts of a job that can be deleted separately.
+        """Show what of a job can be deleted separately.
 
-        Each part has its size. A part that must stay has the reason in `refusal`.
+        Each item has its size. One that must stay has the reason in `refusal`.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         return Response(_answer(job_parts_judge(job, now=database_now()), is_dry_run=True))
@@ -155,7 +155,7 @@ class StoragePolicyApi(ProjectApi):
 class StoragePlanApi(ProjectApi):
     @extend_schema(operation_id="storage_plan", parameters=[PROJECT], responses=DeletionOutput)
     def get(self, request: Request) -> Response:
-        """Show what the retention policy of a project would delete now. Nothing is deleted."""
+        """Show the deletions that the retention policy of a project asks for now. Nothing is deleted."""
         project = _project_named(self, request)
         planned = policy_plan(project.id, now=database_now())
         return Response(_answer([JudgedDeletion(removal, "") for removal in planned], is_dry_run=True))
@@ -190,7 +190,7 @@ class StorageDeletionsApi(ProjectApi):
         responses=page_serializer(RemovalOutput),
     )
     def get(self, request: Request) -> Response:
-        """List what was deleted in the last 90 days or is being removed, newest first."""
+        """List deletions of the last 90 days and those in progress, newest first."""
         return page_response(request, removal_list(project_ids=_readable(self, request)), RemovalOutput)
 
     @extend_schema(

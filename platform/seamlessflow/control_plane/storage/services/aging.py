@@ -68,7 +68,7 @@ def events_age(*, now: datetime) -> int:
         days = policy_of(project_id).values["events_days"]
         if days is not None and (number := _events_delete(project_id, now - timedelta(days=days))):
             total += number
-            _told(project_id, "events.deleted", {"num_events": number, "older_than_days": days})
+            _removal_record(project_id, "events.deleted", {"num_events": number, "older_than_days": days})
     return total
 
 
@@ -160,7 +160,7 @@ def _hour_roll_up(machine_id: UUID, hour: datetime, before: datetime) -> int:
     return len(rows) - len(merged)
 
 
-def _told(project_id: UUID | None, kind: str, data: dict[str, object]) -> None:
+def _removal_record(project_id: UUID | None, kind: str, data: dict[str, object]) -> None:
     event_record(
         kind=kind,
         subject_type=SubjectType.PROJECT,

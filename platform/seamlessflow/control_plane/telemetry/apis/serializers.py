@@ -35,7 +35,7 @@ class ActivityOutput(serializers.Serializer):
         source="activity.occupancy",
         allow_null=True,
         help_text=(
-            "While serving: the mean part of the engines' slots that requests filled, at most 1. An engine has as "
+            "While serving: the mean fraction of the engines' slots that requests filled, at most 1. An engine has as "
             "many slots as it decodes requests at once. Null if it was not measured."
         ),
     )

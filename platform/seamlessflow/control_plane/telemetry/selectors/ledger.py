@@ -77,7 +77,7 @@ class JobLedger:
 
     `activity` covers the machines that rolled out or trained for the job, because one that only runs agents is always
     busy.
-    `num_read_again_tokens`: the cost of handing machines over to this job, whoever had them before.
+    `num_read_again_tokens`: the cost of handing machines over to this job, from any other job.
     """
 
     machines: list[MachineLedger]

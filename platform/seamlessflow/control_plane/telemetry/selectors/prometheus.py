@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, heard
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, reporting
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -42,7 +42,7 @@ class TableCollector(Collector):
     def _machines(self) -> Metric:
         family = GaugeMetricFamily("seamlessflow_machines", "Machines by ledger state.", labels=["state"])
         counted = dict.fromkeys(LedgerState, 0)
-        rows = MachineHeartbeat.objects.filter(heard(database_now()))
+        rows = MachineHeartbeat.objects.filter(reporting(database_now()))
         for state, number in rows.values_list("open_state").annotate(Count("machine")):
             counted[LedgerState(state or LedgerState.UNKNOWN)] += number
         counted[LedgerState.DOWN] = Machine.objects.count() - sum(counted.values())

@@ -35,7 +35,7 @@ def _unpack(archive: Path, folder: Path, max_bytes: int) -> int:
     num_bytes = 0
     for index, member in enumerate(tar_members(archive)):
         if index >= MAX_ENTRIES:
-            raise field_error("file", f"the archive holds more than {MAX_ENTRIES} entries")
+            raise field_error("file", f"the archive has more than {MAX_ENTRIES} entries")
         target = _target(member, folder)
         if member.is_folder:
             target.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,12 @@ def _unpack(archive: Path, folder: Path, max_bytes: int) -> int:
 def _target(member: TarMember, folder: Path) -> Path:
     path = PurePosixPath(member.name)
     if not (member.is_file or member.is_folder):
-        raise field_error("file", f"the archive holds {member.name!r}, which is neither a file nor a folder")
+        raise field_error("file", f"the archive has {member.name!r}, which is neither a file nor a folder")
     if path.is_absolute() or ".." in path.parts or "\x00" in member.name:
-        raise field_error("file", f"the archive holds the path {member.name!r}, which leaves its folder")
+        raise field_error("file", f"the archive has the path {member.name!r}, which leaves its folder")
     if len(path.parts) > MAX_DEPTH:
         raise field_error(
-            "file", f"the archive holds a path of {len(path.parts)} parts; at most {MAX_DEPTH} are accepted"
+            "file", f"the archive has a path of {len(path.parts)} names; at most {MAX_DEPTH} are accepted"
         )
     return folder.joinpath(*path.parts)
 

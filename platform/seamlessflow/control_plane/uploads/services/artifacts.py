@@ -29,7 +29,7 @@ CONTENT = "content"  # the name of an upload that is one file
 def artifact_create(
     *, project: Project, user: User, received: ReceivedFile, is_archive: bool, author: str
 ) -> Artifact:
-    """Move the file, or what the tar holds, to its place.
+    """Move the file, or the tar's content, to the artifact store.
 
     Raises ApplicationError; OSError if the disk is full or the artifact store cannot be used.
     """
@@ -38,7 +38,9 @@ def artifact_create(
     artifact = Artifact(
         project=project, created_by=user, name=received.name, is_archive=is_archive, sha256=received.sha256
     )
-    return artifact_fill(artifact, lambda folder: _place(received, folder, is_archive=is_archive), author)
+    return artifact_fill(
+        artifact, lambda folder: _store_received(received, folder, is_archive=is_archive), author
+    )
 
 
 def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) -> Artifact:
@@ -71,7 +73,7 @@ def artifact_fill(artifact: Artifact, fill: Callable[[Path], int], author: str) 
     return artifact
 
 
-def _place(received: ReceivedFile, aside: Path, *, is_archive: bool) -> int:
+def _store_received(received: ReceivedFile, aside: Path, *, is_archive: bool) -> int:
     if is_archive:
         return archive_unpack(archive=received.path, folder=aside, max_bytes=settings.MAX_UPLOAD_BYTES)
     received.path.rename(aside / CONTENT)

@@ -26,7 +26,7 @@ class ReceivedFile:
 
 
 class IncomingFileHandler(FileUploadHandler):
-    """Receives the field `file`. `received` is set once the file is on disk; `discard` removes what nobody kept."""
+    """Receives the field `file`. `received` is set once the file is on disk; `discard` removes it unless kept."""
 
     def __init__(self, *, folder: Path, max_bytes: int) -> None:
         super().__init__()

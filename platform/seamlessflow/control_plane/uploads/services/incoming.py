@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 YOUNG_S = 10.0  # it may exist and not be locked yet
-OLD_S = 24 * 3600.0  # without file locks, only the age tells
+OLD_S = 24 * 3600.0  # without file locks, only the age is known
 _log = logging.getLogger(__name__)
 
 

@@ -2,7 +2,7 @@
 
 Takes a file, perhaps compressed, and yields its members in order; read each member's content before asking for the
 next. Invariant: whatever the archive says, no more than one block, one extended header of MAX_HEADER_BYTES and one
-chunk of content are held; headers of headers, sparse maps and lists of members are not kept.
+chunk of content are in memory; headers of headers, sparse maps and lists of members are not kept.
 """
 
 import bz2
@@ -73,7 +73,7 @@ def tar_members(archive: Path) -> Iterator[TarMember]:
 
 def _next(stream: IO[bytes]) -> TarMember | None:
     """Return the next member with its extended headers applied; None at the end."""
-    said: dict[str, str] = {}
+    extended: dict[str, str] = {}
     for _ in range(MAX_HEADERS + 1):
         block = _exactly(stream, BLOCK)
         if block.count(0) == BLOCK:
@@ -84,21 +84,21 @@ def _next(stream: IO[bytes]) -> TarMember | None:
             raise InvalidTar(str(error)) from error
         if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
             text = _extended(stream, info.size).split(b"\0", 1)[0].decode(errors="surrogateescape")
-            said |= {_PATH: text} if info.type == tarfile.GNUTYPE_LONGNAME else {}
+            extended |= {_PATH: text} if info.type == tarfile.GNUTYPE_LONGNAME else {}
         elif info.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE):
             records = _records(_extended(stream, info.size))
-            said |= records if info.type != tarfile.XGLTYPE else {}
+            extended |= records if info.type != tarfile.XGLTYPE else {}
         else:
-            return _member(info, said, stream)
+            return _member(info, extended, stream)
     raise InvalidTar(f"more than {MAX_HEADERS} extended headers stand before one member")
 
 
-def _member(info: tarfile.TarInfo, said: dict[str, str], stream: IO[bytes]) -> TarMember:
-    name, size = said.get(_PATH, info.name), info.size
-    if _SIZE in said:
-        if not (said[_SIZE].isascii() and said[_SIZE].isdecimal() and len(said[_SIZE]) < 19):
+def _member(info: tarfile.TarInfo, extended: dict[str, str], stream: IO[bytes]) -> TarMember:
+    name, size = extended.get(_PATH, info.name), info.size
+    if _SIZE in extended:
+        if not (extended[_SIZE].isascii() and extended[_SIZE].isdecimal() and len(extended[_SIZE]) < 19):
             raise InvalidTar("the size of a member is not a number")
-        size = int(said[_SIZE])
+        size = int(extended[_SIZE])
     if size < 0 or len(name) > MAX_PATH_CHARS:
         raise InvalidTar(f"a member has a negative size or a name of more than {MAX_PATH_CHARS} characters")
     return TarMember(name.rstrip("/"), info.type, size if info.isreg() else 0, stream)
@@ -126,7 +126,7 @@ def _records(content: bytes) -> dict[str, str]:
             raise InvalidTar("an extended header is damaged")
         name = key.decode(errors="replace")
         if name.startswith("GNU.sparse."):
-            raise InvalidTar("it holds a sparse file; pack it without --sparse")
+            raise InvalidTar("it has a sparse file; pack it without --sparse")
         if name in (_PATH, _SIZE):
             records[name] = value[:-1].decode(errors="surrogateescape")
     return records
@@ -140,7 +140,7 @@ def _exactly(stream: IO[bytes], num_bytes: int) -> bytes:
 
 
 def _plain(raw: IO[bytes]) -> IO[bytes]:
-    """Return the decompressed stream. Its first bytes tell the compression."""
+    """Return the decompressed stream. Its first bytes name the compression."""
     start = raw.read(6)
     raw.seek(0)
     if start.startswith(b"\x1f\x8b"):
@@ -163,11 +163,11 @@ class _Xz(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = b""
-        while not piece and not self._decompressor.eof:
+        chunk = b""
+        while not chunk and not self._decompressor.eof:
             source = self._raw.read(65536) if self._decompressor.needs_input else b""
             if self._decompressor.needs_input and not source:
                 raise EOFError("the compressed stream ends early")
-            piece = self._decompressor.decompress(source, len(buffer))
-        buffer[: len(piece)] = piece
-        return len(piece)
+            chunk = self._decompressor.decompress(source, len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)

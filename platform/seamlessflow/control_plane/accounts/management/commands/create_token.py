@@ -48,7 +48,7 @@ class Command(BaseCommand):
         end.add_argument(
             ("--never-expires"),
             action="store_true",
-            help="Make a token that works until somebody revokes it.",
+            help="Make a token that works until it is revoked.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

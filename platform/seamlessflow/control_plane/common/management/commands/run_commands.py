@@ -1,7 +1,7 @@
 """Run several management commands in one process, because each start of Django costs a second of processor time.
 
-Each argument is a JSON list of a command's name and its arguments. Standard output is a JSON list of what the commands
-wrote, in their order. The first command that fails ends the run; those before it have taken effect.
+Each argument is a JSON list of a command's name and its arguments. Standard output is a JSON list of the commands'
+outputs, in their order. The first command that fails ends the run; those before it have taken effect.
 """
 
 import io

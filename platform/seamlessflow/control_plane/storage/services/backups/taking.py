@@ -23,7 +23,7 @@ from django.db import connection, transaction
 
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.files.artifacts import artifact_store
-from seamlessflow.control_plane.common.files.removals import HOLD_KEY
+from seamlessflow.control_plane.common.files.removals import DELETIONS_LOCK
 from seamlessflow.control_plane.storage.services.backups.programs import database_dump
 from seamlessflow.control_plane.storage.services.backups.record import Record, record_read
 from seamlessflow.control_plane.storage.services.backups.staging import (
@@ -45,7 +45,7 @@ from seamlessflow.core.backup.manifest import (
 from seamlessflow.runtime.artifacts.store import ArtifactStore
 
 CHUNK_BYTES = 4 * 1024 * 1024
-SAY_EVERY_S = 5.0
+REPORT_EVERY_S = 5.0
 NUM_TRIES = 3
 
 Say = Callable[[str], None]
@@ -107,9 +107,9 @@ def _deletions_paused(say: Say) -> Iterator[None]:
     """Pause deletions. The lock has its own connection, so it ends even if this process is killed."""
     parameters = {k: v for k, v in connection.get_connection_params().items() if k in _CONNECT}
     with psycopg.connect(**parameters, autocommit=True) as holder:
-        if holder.execute("SELECT pg_try_advisory_lock(%s)", [HOLD_KEY]).fetchone() != (True,):
+        if holder.execute("SELECT pg_try_advisory_lock(%s)", [DELETIONS_LOCK]).fetchone() != (True,):
             say("waiting for deletions, or another back-up, to finish")
-            holder.execute("SELECT pg_advisory_lock(%s)", [HOLD_KEY])
+            holder.execute("SELECT pg_advisory_lock(%s)", [DELETIONS_LOCK])
         yield
 
 
@@ -174,12 +174,12 @@ def _plan(record: Record, store: ArtifactStore, staged: Mapping[UUID, Collection
 def _files_copy(plan: _Plan, store: ArtifactStore, target: Path, say: Say) -> list[StoredFile]:
     total = sum(file.num_bytes for file in plan.files)
     say(f"copying {len(plan.files)} files of {total / 1e9:.2f} GB")
-    stored, copied, said_s = [], 0, time.monotonic()
+    stored, copied, reported_s = [], 0, time.monotonic()
     for file in plan.files:
         stored.append(file_write(store.read(file.bundle, file.name), target / file.path, file.path))
         copied += stored[-1].num_bytes
-        if time.monotonic() - said_s > SAY_EVERY_S:
-            said_s = time.monotonic()
+        if time.monotonic() - reported_s > REPORT_EVERY_S:
+            reported_s = time.monotonic()
             say(f"{copied / 1e9:.2f} of {total / 1e9:.2f} GB ({100 * copied // max(total, 1)} %)")
     return stored
 
