@@ -17,9 +17,9 @@ from seamlessflow.control_plane.accounts.selectors.access import (
     access_within,
     roles_of_users,
     token_find,
-    token_touch,
     tokens_live,
 )
+from seamlessflow.control_plane.accounts.services.token_use import token_touch
 from seamlessflow.control_plane.cluster.selectors import pools_visible
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible

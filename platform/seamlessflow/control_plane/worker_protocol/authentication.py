@@ -14,8 +14,9 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.accounts.models import TokenKind
-from seamlessflow.control_plane.accounts.selectors.access import token_find, token_touch
+from seamlessflow.control_plane.accounts.selectors.access import token_find
 from seamlessflow.control_plane.accounts.selectors.secrets import secret_digest
+from seamlessflow.control_plane.accounts.services.token_use import token_touch
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.core.protocol.credentials import InvalidCredential, PhaseClaims, phase_credential_verify
 

@@ -14,7 +14,8 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from seamlessflow.control_plane.accounts.models import Token, TokenKind, User
-from seamlessflow.control_plane.accounts.selectors.access import token_find, token_touch
+from seamlessflow.control_plane.accounts.selectors.access import token_find
+from seamlessflow.control_plane.accounts.services.token_use import token_touch
 
 
 class ApiTokenAuthentication(BaseAuthentication):

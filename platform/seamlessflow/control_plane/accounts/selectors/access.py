@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 from uuid import UUID
 
@@ -28,9 +27,6 @@ from seamlessflow.core.access.operations import (
     scope_refusal,
 )
 from seamlessflow.core.access.projects import ProjectNotChosen, chosen_project
-
-# `last_used_at` is only shown to people; writing it on each request would cost too much.
-LAST_USED_PRECISION = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +123,6 @@ def tokens_live(token_ids: Collection[UUID]) -> dict[UUID, Token]:
 def _live(tokens: QuerySet[Token]) -> QuerySet[Token]:
     now = timezone.now()
     return tokens.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
-
-
-def token_touch(*, token: Token) -> None:
-    now = timezone.now()
-    if token.last_used_at is None or now - token.last_used_at > LAST_USED_PRECISION:
-        Token.objects.filter(id=token.id).update(last_used_at=now)
 
 
 def token_list_visible(*, access: Access) -> QuerySet[Token]:
