@@ -123,9 +123,10 @@ class MadeUpJob:
     def _machine(self) -> Row:
         return {
             "id": MACHINE_ID, "name": "alpha", "tags": ["rollout", "train"], "labels": ["host=alpha"], "pool": "",
-            "cost": 1.0, "generation": 1, "is_cordoned": False, "is_draining": False, "is_healthy": True, "reason": "",
-            "role": "rollout", "phase_state": "active", "num_agents": 0, "version": 1, "open_state": "",
-            "open_cause": "", "open_since": None, "quarantine": None, "capabilities": {},
+            "cost": 1.0, "generation": 1, "is_cordoned": False, "is_draining": False, "is_healthy": True,
+            "health": "healthy", "reason": "", "role": "rollout", "phase_state": "active", "num_agents": 0,
+            "version": 1, "open_state": "", "open_cause": "", "open_since": None, "quarantine": None,
+            "capabilities": {},
         }  # fmt: skip
 
     def _answer(self, route: Route) -> None:

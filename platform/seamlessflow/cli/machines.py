@@ -21,13 +21,6 @@ def machines() -> None:
     """List, register, retag, cordon and drain machines."""
 
 
-def health_of(machine: Mapping[str, Any]) -> str:
-    """Say how a machine is. `not seen`: registered, but its supervisor has never sent a heartbeat."""
-    if machine["is_up"]:
-        return "quarantined" if machine["quarantine"] else "healthy"
-    return "down" if machine["heartbeat"] else "not seen"
-
-
 @machines.command("list")
 def machines_list() -> None:
     """List machines with generation, tags, health and current work."""
@@ -36,13 +29,12 @@ def machines_list() -> None:
     if not rows:
         click.echo("no machines yet; start one with `seamlessflow worker --name NAME --tags rollout,train`")
     for machine in rows:
-        health = health_of(machine)
         work = "; ".join(
             f"{phase['role']} {phase['state']} for {phase['job_name'] or 'another project'}"
             for phase in machine["phases"]
         )
-        line = f"{machine['name']:<16} {health:<8} generation {machine['generation']:<4} {_desired(machine):<32} "
-        click.echo((line + work).rstrip())
+        line = f"{machine['name']:<16} {machine['health']:<11} generation {machine['generation']:<4} "
+        click.echo((line + f"{_desired(machine):<32} {work}").rstrip())
         if labels := machine["labels"]:
             click.echo(f"  {' '.join(labels)}")
         reported = (machine["heartbeat"] or {}).get("capabilities", {})

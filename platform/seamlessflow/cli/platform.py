@@ -21,7 +21,6 @@ from seamlessflow.cli.local.ports import LOOPBACK
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import CREATE_CLI_TOKEN, Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
-from seamlessflow.cli.machines import health_of
 from seamlessflow.client import ApiError, Client
 
 STOP_TIMEOUT_S = 60.0
@@ -119,7 +118,7 @@ def status(as_json: bool) -> None:
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {gateways}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
-            click.echo(f"machine {machine['name']:<10} {health_of(machine):<8} {','.join(machine['tags'])}")
+            click.echo(f"machine {machine['name']:<10} {machine['health']:<11} {','.join(machine['tags'])}")
         for job in client.job_list(state="running"):
             click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")
 

@@ -18,7 +18,7 @@ WHY = "phases of 2 jobs failed here which work elsewhere; last failure: an illeg
 class QuarantinedMachine(MadeUpJob):
     def _machine(self) -> Row:
         quarantine = {"since": NOW, "until": NOW + HOUR_MS, "reason": WHY, "num_quarantines": 3}
-        return super()._machine() | {"quarantine": quarantine}
+        return super()._machine() | {"quarantine": quarantine, "health": "quarantined"}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import type { Columns } from "../../ui/table/columns";
 import { Table } from "../../ui/table/Table";
 import { integer, NONE, plural } from "../../ui/words/format";
 import { isOneOf } from "../../values/guards";
-import { deviceProblems, hardwareText, healthOf, quarantineText } from "./hardware";
+import { deviceProblems, hardwareText, quarantineText } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
@@ -46,7 +46,7 @@ function columnsOf(onEdit: Props["onEdit"], jobs: Props["jobs"]): Columns<Machin
       order: (machine) => machine.name,
       cell: (machine) => <strong>{machine.name}</strong>,
     },
-    { head: "Health", order: healthOf, cell: (machine) => <StateBadge state={healthOf(machine)} /> },
+    { head: "Health", order: (machine) => machine.health, cell: (machine) => <StateBadge state={machine.health} /> },
     { head: "Tags", cell: (machine) => <Tags machine={machine} onEdit={onEdit} /> },
     {
       head: "Role",

@@ -11,13 +11,6 @@ export function hardwareText({ num_cores, memory_bytes, accelerators }: MachineR
   return [plural(num_cores, "core"), ...(memory_bytes ? [bytes(memory_bytes)] : []), ...cards].join(", ");
 }
 
-/** "not seen" means registered, but its supervisor has never sent a heartbeat. */
-export function healthOf(machine: Health): string {
-  if (!machine.is_healthy) return machine.open_since === null ? "not seen" : "down";
-  if (machine.is_draining || machine.is_cordoned) return machine.is_draining ? "draining" : "cordoned";
-  return machine.quarantine ? "quarantined" : "healthy";
-}
-
 /** Why a machine gets no work and until when; null if it does. `now`: epoch milliseconds. */
 export function quarantineText(machine: Pick<MachineRow, "quarantine" | "role">, now: number): string | null {
   const quarantine = machine.quarantine;
@@ -42,15 +35,14 @@ export function deviceProblems({ name: machine, capabilities }: Pick<MachineRow,
   });
 }
 
-type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since" | "quarantine">;
-type Found = Health & Pick<MachineRow, "name" | "tags" | "labels" | "role" | "open_state">;
+type Found = Pick<MachineRow, "name" | "tags" | "labels" | "role" | "open_state" | "is_healthy" | "health">;
 
 /** Machines where every search word is part of the name, a tag, a label, the role, the health or the current activity. */
 export function machinesFound<Row extends Found>(machines: readonly Row[], search: string): Row[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {
     const doing = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "";
-    const fields = [machine.name, ...machine.tags, ...machine.labels, machine.role ?? "", healthOf(machine), doing];
+    const fields = [machine.name, ...machine.tags, ...machine.labels, machine.role ?? "", machine.health, doing];
     const text = fields.join("\n").toLowerCase();
     return words.every((word) => text.includes(word));
   });

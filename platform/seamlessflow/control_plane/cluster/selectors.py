@@ -1,6 +1,7 @@
 """Reads machines, narrowed to the pools that the caller's projects may use."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
@@ -12,6 +13,7 @@ from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.machine_health import MachineHealth, machine_health
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
@@ -36,6 +38,18 @@ def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
         machines.select_related("heartbeat", "judgement")
         .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))
         .order_by("name")
+    )
+
+
+def health_of(machine: Machine, now: datetime) -> MachineHealth:
+    """Return how a machine is, which has its heartbeat and its judgement loaded."""
+    heartbeat, judgement = getattr(machine, "heartbeat", None), getattr(machine, "judgement", None)
+    return machine_health(
+        is_seen=heartbeat is not None,
+        is_up=heartbeat is not None and heartbeat.is_heard(now),
+        is_draining=machine.is_draining,
+        is_cordoned=machine.is_cordoned,
+        is_quarantined=judgement is not None and judgement.quarantined_at is not None,
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import overload
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.cluster.selectors import phases_ranked
+from seamlessflow.control_plane.cluster.selectors import health_of, phases_ranked
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
@@ -97,7 +97,7 @@ def engine_rows(phase: Phase) -> list[EngineRow]:
     ]
 
 
-def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) -> MachineRow:
+def machine_row(machine: Machine, phases: Sequence[Phase], *, now: datetime) -> MachineRow:
     """Return the row of a machine with its live phases, without `received_at`, which changes with every heartbeat
     even if nothing else does."""
     phase = next(iter(phases_ranked(phases)), None)
@@ -112,7 +112,8 @@ def machine_row(machine: Machine, phases: Sequence[Phase], *, is_healthy: bool) 
         "generation": machine.generation,
         "is_cordoned": machine.is_cordoned,
         "is_draining": machine.is_draining,
-        "is_healthy": is_healthy,
+        "is_healthy": heartbeat is not None and heartbeat.is_heard(now),
+        "health": health_of(machine, now),
         "reason": machine.reason,
         "role": Role(phase.role) if phase is not None else None,
         "phase_state": PhaseState(phase.state) if phase is not None else None,

@@ -140,9 +140,7 @@ def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]
     now = database_now()
     rows = {}
     for machine in Machine.objects.select_related("heartbeat", "judgement").order_by("name"):
-        heartbeat = getattr(machine, "heartbeat", None)
-        is_healthy = heartbeat is not None and heartbeat.is_heard(now)
-        rows[machine.name] = machine_row(machine, by_machine[machine.id], is_healthy=is_healthy)
+        rows[machine.name] = machine_row(machine, by_machine[machine.id], now=now)
     return rows
 
 

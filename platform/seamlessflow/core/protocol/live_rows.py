@@ -15,6 +15,7 @@ from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState, PausedBy
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.live_events import GrowingAnswer
+from seamlessflow.core.types.machine_health import MachineHealth
 from seamlessflow.core.types.tags import Role
 
 FRAME_VERSION = 1
@@ -127,7 +128,8 @@ class MachineRow(TypedDict):
     generation: int
     is_cordoned: bool
     is_draining: bool
-    is_healthy: bool
+    is_healthy: Annotated[bool, msgspec.Meta(description="Whether its supervisor sends heartbeats.")]
+    health: Annotated[MachineHealth, msgspec.Meta(description="How the machine is, in one word.")]
     reason: str
     role: Annotated[
         Role | None, msgspec.Meta(description="Of the phase that rolls out or trains, else of its agents.")

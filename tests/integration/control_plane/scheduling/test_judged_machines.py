@@ -205,7 +205,7 @@ def test_the_admin_page_of_a_machine_shows_its_quarantine_and_ends_it(cast: Cast
     page = f"/admin/cluster/machine/{machine.id}/change/"
 
     assert "of jobs that work elsewhere" in browser.get(page).content.decode()
-    assert "in quarantine until" in browser.get("/admin/cluster/machine/").content.decode()
+    assert "quarantined until" in browser.get("/admin/cluster/machine/").content.decode()
     fields = {
         "tags": ",".join(machine.tags),
         "pool": machine.pool,

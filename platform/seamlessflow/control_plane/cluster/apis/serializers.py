@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.cluster.selectors import phases_ranked
+from seamlessflow.control_plane.cluster.selectors import health_of, phases_ranked
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import (
     LimitedFloat,
@@ -21,6 +21,7 @@ from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.limits import Cost, MachineName, PoolName, Tag
+from seamlessflow.core.types.machine_health import MachineHealth
 from seamlessflow.core.types.tags import Role
 
 
@@ -72,7 +73,8 @@ class MachineOutput(serializers.Serializer):
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
-    is_up = serializers.SerializerMethodField(help_text="Whether its heartbeats arrive.")
+    is_up = serializers.SerializerMethodField(help_text="Whether its supervisor sends heartbeats.")
+    health = serializers.SerializerMethodField(help_text="How the machine is, in one word.")
     reason = serializers.CharField()
     edited_by = serializers.CharField()
     quarantine = serializers.SerializerMethodField(
@@ -91,6 +93,9 @@ class MachineOutput(serializers.Serializer):
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)
         return heartbeat is not None and heartbeat.is_heard(database_now())
+
+    def get_health(self, machine: Any) -> MachineHealth:
+        return health_of(machine, database_now())
 
     def get_quarantine(self, machine: Any) -> MachineQuarantineOutput(allow_null=True):  # type: ignore[valid-type]
         judgement = getattr(machine, "judgement", None)

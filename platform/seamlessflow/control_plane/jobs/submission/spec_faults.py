@@ -2,8 +2,8 @@
 
 Each check raises an ApplicationError with the fields that it is about. `SpecFaults.check` runs one and keeps its
 faults; `error` is the one problem that names them all. To add a check at submission, write a function that raises
-`field_error` and pass it to `check` in `services._model_check` (what needs the model's folder) or `services._submit`
-(all else).
+`field_error` and pass it to `check` in `submit._model_check` (what needs the model's folder) or `submit._submit` (all
+else).
 
 Invariant: an error that names no field (a conflict, a full queue) is no fault of the spec and is raised at once.
 """

@@ -13,12 +13,15 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.selectors import health_of
 from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.common.admin.pages import KeptAdmin, author_of
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.scheduling.admin.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
 from seamlessflow.core.scheduling.explain.edits import InvalidEdit, MachineEdit
 from seamlessflow.core.types.limits import Reason, limits_of
+from seamlessflow.core.types.machine_health import MachineHealth
 
 NOT_QUARANTINED = "none"
 
@@ -43,7 +46,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
             "Comma-separated. rollout, train and agent decide what the machine may do; other tags only match the "
             "placement of jobs. To preview an edit, select the machine in the list and choose Retag."
         )
-        self.fields["is_released"].disabled = quarantine_said(self.instance) == NOT_QUARANTINED
+        self.fields["is_released"].disabled = quarantine_text(self.instance) == NOT_QUARANTINED
         self.initial["seen_generation"] = self.instance.generation
         self.initial["reason"] = ""
 
@@ -65,8 +68,8 @@ def _edit_of(cleaned: dict[str, Any]) -> MachineEdit:
     return MachineEdit(**{field.name: cleaned.get(field.name) for field in fields(MachineEdit)})
 
 
-def quarantine_said(machine: Machine) -> str:
-    """Say until when and why the machine gets no work."""
+def quarantine_text(machine: Machine) -> str:
+    """Return until when and why the machine gets no work."""
     judgement = getattr(machine, "judgement", None)
     if judgement is None or judgement.quarantined_at is None:
         return NOT_QUARANTINED
@@ -76,9 +79,9 @@ def quarantine_said(machine: Machine) -> str:
 @admin.register(Machine)
 class MachineAdmin(KeptAdmin):
     form = MachineForm
-    list_display = ["name", "tags", "work", "pool", "cost", "generation", "reason", "edited_by"]
+    list_display = ["name", "tags", "health", "pool", "cost", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
-    list_select_related = ["judgement"]
+    list_select_related = ["heartbeat", "judgement"]
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
@@ -89,16 +92,14 @@ class MachineAdmin(KeptAdmin):
     readonly_fields = ["name", "generation", "edited_by", "quarantine"]
     actions = ["retag", "cordon", "drain", "uncordon"]
 
-    @admin.display(description="work")
-    def work(self, machine: Machine) -> str:
-        if machine.is_draining or machine.is_cordoned:
-            return "draining" if machine.is_draining else "cordoned"
-        said = quarantine_said(machine)
-        return "takes work" if said == NOT_QUARANTINED else f"in quarantine {said}"
+    @admin.display(description="health")
+    def health(self, machine: Machine) -> str:
+        health = health_of(machine, database_now())
+        return f"{health} {quarantine_text(machine)}" if health is MachineHealth.QUARANTINED else health
 
     @admin.display(description="quarantine")
     def quarantine(self, machine: Machine) -> str:
-        return quarantine_said(machine)
+        return quarantine_text(machine)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Forbid adding: a machine is registered where its token can be handed out."""
