@@ -2,7 +2,7 @@
 
 Bare ASGI serves turns, which are the hot path; Starlette serves everything else. The background tasks write turns,
 reload the engine table (on NOTIFY and every second), watch engines that hold requests, maintain leases and abandoned
-turns, record held time, end silent sessions, and show growing answers to whoever watches a group.
+turns, record held time, end silent sessions, and show growing answers to the viewers of a group.
 """
 
 import asyncio
@@ -171,7 +171,7 @@ class Gateway:
         turns = PostgresTurns(self._pool, writer)
         limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
         load_job = partial(job_load, artifact_root=settings.artifact_root)
-        registry = Registry(turns, held, limits, load_job, report_over=endings.tell)
+        registry = Registry(turns, held, limits, load_job, report_over=endings.announce)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
@@ -245,7 +245,7 @@ class Gateway:
             async with self._pool.connection(timeout=LEAVE_TIMEOUT_S) as connection, connection.transaction():
                 await self._membership.leave(connection)
         except DATABASE_AWAY as error:
-            log.warning("the other gateways were not told that this one stops: %s", str(error).strip())
+            log.warning("the other gateways were not notified that this one stops: %s", str(error).strip())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

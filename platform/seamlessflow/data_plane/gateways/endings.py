@@ -1,4 +1,4 @@
-"""Tells the other gateways which sessions are over, so that they cancel turns in flight and free memory.
+"""Notifies the other gateways which sessions are over, so that they cancel turns in flight and free memory.
 
 Takes sessions that have their outcome and are not in this process's memory; sends notifications, several sessions in
 one. A notification that is lost costs tokens and nothing else: the store refuses turns of a session that is over.
@@ -31,14 +31,14 @@ class Endings:
         self._waiting: dict[UUID, str] = {}  # with the channel that names them
         self._has_some = asyncio.Event()
 
-    def tell(self, session_id: UUID, is_resumed: bool) -> None:
-        """Tell the others soon, if there are any."""
+    def announce(self, session_id: UUID, is_resumed: bool) -> None:
+        """Notify the other gateways soon, if there are any."""
         if self._membership.has_peers:
             self._waiting[session_id] = SESSIONS_FAILED if is_resumed else SESSIONS_OVER
             self._has_some.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Notify until cancelled."""
         while True:
             await self._has_some.wait()
             await asyncio.sleep(GATHER_S)
@@ -52,4 +52,6 @@ class Endings:
                             some = session_ids[first : first + MAX_SESSIONS_TOLD]
                             await sessions_over_tell(connection, channel, some)
             except DATABASE_AWAY as error:
-                log.warning("%d sessions that are over were not told: %s", len(waiting), error)
+                log.warning(
+                    "the other gateways were not notified that %d sessions are over: %s", len(waiting), error
+                )

@@ -51,8 +51,8 @@ def _no_paces() -> Paces | None:
     return None
 
 
-def _nobody(_: Mapping[str, Demands]) -> None:
-    """Do nothing: nobody divides engines among gateways."""
+def _ignore_demands(_: Mapping[str, Demands]) -> None:
+    """Do nothing: engines are not divided among gateways."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Membership:
     demands: Callable[[], Demands] = _no_demands
     turns: Callable[[], Mapping[UUID, int]] = _no_turns  # the most that ran or waited lately, by job
     paces: Callable[[], Paces | None] = _no_paces  # of full engines; None: not due
-    on_news: Callable[[Mapping[str, Demands]], None] = _nobody
+    on_news: Callable[[Mapping[str, Demands]], None] = _ignore_demands
     epoch: int = 0  # 0: it has not joined yet
     _members: dict[str, Member] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)  # set once these members are out of date
@@ -80,8 +80,8 @@ class Membership:
     def is_me(self, member: Member) -> bool:
         return member.name == self.name
 
-    def told_url(self, member: Member) -> str:
-        """Return the base URL that clients of `member` are told; empty if all gateways are told the same."""
+    def client_url(self, member: Member) -> str:
+        """Return the base URL for clients of `member`; empty if all gateways have the same."""
         if all(other.public_url == member.public_url for other in self._members.values()):
             return ""
         return f"{member.public_url}/v1"
@@ -107,7 +107,7 @@ class Membership:
         await gateway_leave(connection, self.epoch)
 
     def set(self, signed: Signed) -> None:
-        """Make known what was committed."""
+        """Apply the sign of life that was committed."""
         self.epoch = signed.epoch
         before, self._members = self._members, {member.name: member for member in signed.members}
         if before.keys() != self._members.keys():

@@ -1,11 +1,11 @@
-"""Ends external sessions that have gone silent, and finalizes groups in which nobody opens sessions any more.
+"""Ends external sessions that have gone silent, and finalizes groups in which no client opens sessions any more.
 
 Every second it postpones the expiry of sessions that sent requests or have turns in flight. It ends expired sessions as
 if they had been closed: with the reward reported so far, or as a failed attempt without one. It finalizes a group with
-the outcomes it has if nobody has opened its free slots for as long. Any number of gateways may do this, because rows
+the outcomes it has if no client has opened its free slots for as long. Any number of gateways may do this, because rows
 under locks decide everything.
 
-Time in which sessions could not be heard does not count as silence: after its start, and after the database was
+Time in which no gateway could record requests does not count as silence: after its start, and after the database was
 unreachable, a gateway first listens for `LISTEN_S` or the time to live, whichever is shorter.
 """
 
@@ -113,16 +113,16 @@ class Expiry:
             finalized = await groups_finalize(connection, locked, spec)
         for session_id in outcomes:
             self._registry.close(session_id)
-        self._news.tell(job_id, finalized.values())
+        self._news.announce(job_id, finalized.values())
         log.info("%d silent sessions of job %s expired", len(outcomes), job_id)
 
     async def _give_up(self, job_id: UUID, spec: JobSpec, group_ids: Sequence[UUID]) -> None:
-        """Finalize groups under the job's lock, so that nobody can open a session in them meanwhile."""
+        """Finalize groups under the job's lock, so that no client can open a session in them meanwhile."""
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, job_id)
             locked = await groups_lock(connection, group_ids)
             finalized = await groups_finalize(connection, locked, spec, are_given_up=True)
-        self._news.tell(job_id, finalized.values())
+        self._news.announce(job_id, finalized.values())
 
 
 def _job_of(session: SilentSession) -> UUID:

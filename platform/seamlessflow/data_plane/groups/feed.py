@@ -175,7 +175,7 @@ class GroupFeed:
             now=now,
             epoch=owner.epoch,
             make_key=self._keys.key,
-            base_url=self._membership.told_url(owner),
+            base_url=self._membership.client_url(owner),
         )
         return LeasedGroup(
             group_id=group.group_id,

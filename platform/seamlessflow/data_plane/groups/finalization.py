@@ -43,7 +43,7 @@ async def groups_finalize(
 ) -> dict[UUID, GroupState]:
     """Move on the groups with no slot that can still run. Call it in the transaction that ended their sessions.
 
-    With `are_given_up` nobody will open their free slots, so a group is moved on unless one of its sessions is open.
+    With `are_given_up` no client will open their free slots, so a group is moved on unless one of its sessions is open.
     Returns the new states of the groups that were moved on; the others stay as they are.
     """
     if not locked:
@@ -75,7 +75,7 @@ class GroupNews:
         self._room = room
         self._ready = ready
 
-    def tell(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
+    def announce(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
         """Announce the new states of the job's groups. Call it after their transaction is committed."""
         groups_count(finalized)
         if GroupState.READY in finalized:

@@ -1,6 +1,6 @@
 """Finds leased sessions that their runner does not have, because the answer to a lease was lost.
 
-A session without turns is told to the runner again, with the same key: telling it twice changes nothing. Any other was
+A session without turns is leased to the runner again, with the same key: a second lease changes nothing. Any other was
 begun and given up, so it is requeued; if its runner has only just received it, an older request may not know of it yet,
 so young sessions are left alone.
 """
@@ -41,28 +41,28 @@ class LostLeases:
         claims: PhaseClaims,
         request: GroupLeaseRequest,
     ) -> list[LeasedGroup]:
-        """Return the sessions to tell again, at most `max_sessions`, and requeue those that were given up.
+        """Return the sessions to lease again, at most `max_sessions`, and requeue those that were given up.
 
-        `groups`: those that the phase holds, locked.
+        `groups`: the groups that the phase has leased, locked.
         """
         if request.held is None or not groups:
             return []
         unheld = await sessions_unheld(connection, [group.group_id for group in groups], held=request.held)
-        untold = [one for one in unheld if self._is_untold(one)]
-        given_up = [one for one in unheld if not self._is_untold(one) and one.age_s > YOUNG_S]
+        unused = [one for one in unheld if self._is_unused(one)]
+        given_up = [one for one in unheld if not self._is_unused(one) and one.age_s > YOUNG_S]
         await self._recall(connection, given_up, claims)
-        told = untold[: max(request.max_sessions, 0)]
-        if told:
+        again = unused[: max(request.max_sessions, 0)]
+        if again:
             log.warning(
-                "the runner of phase %s lacks %d sessions; they are told again", claims.phase_id, len(told)
+                "the runner of phase %s lacks %d sessions; they are leased again", claims.phase_id, len(again)
             )
         return [
             self._leased(group, sessions)
             for group in groups
-            if (sessions := [one for one in told if one.group_id == group.group_id])
+            if (sessions := [one for one in again if one.group_id == group.group_id])
         ]
 
-    def _is_untold(self, session: UnheldSession) -> bool:
+    def _is_unused(self, session: UnheldSession) -> bool:
         return session.num_turns == 0 and self._keys.is_known(session.session_id, session.key_digest)
 
     async def _recall(
@@ -77,7 +77,7 @@ class LostLeases:
         )
 
     def _leased(self, group: OpenGroup, sessions: Sequence[UnheldSession]) -> LeasedGroup:
-        base_url = self._membership.told_url(self._membership.owner(group.group_id))
+        base_url = self._membership.client_url(self._membership.owner(group.group_id))
         return LeasedGroup(
             group_id=group.group_id,
             index=group.index,

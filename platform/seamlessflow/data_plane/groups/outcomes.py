@@ -105,7 +105,7 @@ class RunnerOutcomes:
                 locked = await groups_lock(connection, list({row.group_id for row in is_open.values()}))
                 if await sessions_end(connection, {key: outcomes[key] for key in is_open}):
                     finalized = await groups_finalize(connection, locked, job.spec)
-        self._news.tell(claims.job_id, finalized.values())
+        self._news.announce(claims.job_id, finalized.values())
         return refused | {session_id: _unknown() for session_id in outcomes.keys() - own.keys()}
 
 
@@ -212,7 +212,7 @@ class ExternalOutcomes:
             reason = "" if row.reward is not None else "closed without a reward"
             if await sessions_end(connection, {row.session_id: SessionOutcome(row.reward, reason)}):
                 finalized = await groups_finalize(connection, locked, job.spec)
-        self._news.tell(session.job_id, finalized.values())
+        self._news.announce(session.job_id, finalized.values())
         self._registry.close(session.session_id)
 
 

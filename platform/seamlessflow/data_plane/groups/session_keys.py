@@ -1,6 +1,6 @@
 """The keys of sessions, derived from the installation's secret.
 
-Only their digests are stored, yet whoever opened a session can be told its key again if the first answer was lost.
+Only their digests are stored, yet a session's opener can get its key again if the first answer was lost.
 """
 
 import base64
@@ -21,5 +21,5 @@ class SessionKeys:
         return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
 
     def is_known(self, session_id: UUID, digest: bytes) -> bool:
-        """Return whether the key behind `digest` can be told; not if it was made with another secret."""
+        """Return whether the key behind `digest` can be derived again; not if it was made with another secret."""
         return hmac.compare_digest(key_digest(self.key(session_id)), digest)

@@ -1,1 +1,1 @@
-"""The room of viewers: shows growing answers of groups that somebody watches."""
+"""Shows growing answers of the groups that viewers watch."""

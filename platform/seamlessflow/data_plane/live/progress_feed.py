@@ -1,4 +1,4 @@
-"""Publishes the new tokens of growing answers, ten times a second, for the groups that somebody watches.
+"""Publishes the new tokens of growing answers, ten times a second, for the groups that viewers watch.
 
 It reads the packed tokens of growing turns in place and publishes one delta per group and round, with at most
 MAX_TOKENS_PER_ROUND tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is queued
@@ -47,7 +47,7 @@ MAX_TOKENS_PER_ROUND = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _PublishedAnswer:
     """How much of an answer has been published."""
 
     turn: Turn
@@ -56,15 +56,15 @@ class _Said:
 
 
 @dataclass(slots=True)
-class _GroupSaid:
-    """What has been published of one group since its last snapshot."""
+class _PublishedGroup:
+    """The answers of one group as published since its last snapshot."""
 
     num_asked: int
-    answers: dict[tuple[UUID, int], _Said] = field(default_factory=dict)
+    answers: dict[tuple[UUID, int], _PublishedAnswer] = field(default_factory=dict)
 
 
 class Watched:
-    """The groups whose forests somebody watches, as the broker last reported them; at most one poll old.
+    """The groups whose forests viewers watch, as the broker last reported them; at most one poll old.
 
     The progress feed sets them. Turns ask, because a watched answer is streamed by its engine.
     """
@@ -88,7 +88,7 @@ class ProgressFeed:
     def __init__(self, events_url: str, registry: Registry, watched: Watched) -> None:
         self._registry = registry
         self._watched = watched
-        self._said: dict[UUID, _GroupSaid] = {}
+        self._published: dict[UUID, _PublishedGroup] = {}
         # We time each exchange ourselves: redis-py's own timeout sends under `asyncio.wait_for`, which before Python
         # 3.12 loses a cancellation that arrives while bytes are sent, and the gateway would wait for this task forever.
         self._broker: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
@@ -107,9 +107,9 @@ class ProgressFeed:
                     if num_rounds % LOOK_EVERY_ROUNDS == 0:
                         async with asyncio.timeout(TIMEOUT_S):
                             self._see(watched_decode(await self._look(keys=[WATCHED_KEY, ASKED_KEY])))
-                    for group_id in self._said:
+                    for group_id in self._published:
                         async with asyncio.timeout(TIMEOUT_S):
-                            await self._tell(group_id)
+                            await self._publish(group_id)
                     num_rounds += 1
                     is_away = False
                 except (RedisError, OSError) as error:
@@ -124,18 +124,18 @@ class ProgressFeed:
             await self._broker.aclose()
 
     def _see(self, watched: Mapping[UUID, int]) -> None:
-        """Start again for groups of which somebody took a snapshot, and forget groups that nobody watches any more."""
+        """Start again for groups with a new snapshot, and forget groups that have no viewers any more."""
         self._watched.set(watched)
-        self._said = {
-            group_id: said
-            if (said := self._said.get(group_id)) is not None and said.num_asked == num_asked
-            else _GroupSaid(num_asked)
+        self._published = {
+            group_id: published
+            if (published := self._published.get(group_id)) is not None and published.num_asked == num_asked
+            else _PublishedGroup(num_asked)
             for group_id, num_asked in watched.items()
         }
 
-    async def _tell(self, group_id: UUID) -> None:
-        said = self._said[group_id].answers
-        gains, now = group_gains(self._registry.turns_growing(group_id), said)
+    async def _publish(self, group_id: UUID) -> None:
+        published = self._published[group_id].answers
+        gains, now = group_gains(self._registry.turns_growing(group_id), published)
         if not gains:
             return
         topic = group_topic(group_id)
@@ -147,37 +147,37 @@ class ProgressFeed:
             topic=topic,
         )
         await self._append(keys=append_keys(topic), args=arguments)
-        self._said[group_id].answers = now
+        self._published[group_id].answers = now
 
 
 def group_gains(
-    turns: list[Turn], said: Mapping[tuple[UUID, int], _Said]
-) -> tuple[list[GrowingAnswer], dict[tuple[UUID, int], _Said]]:
-    """Return what to publish of one group, and what has been published once that is sent."""
+    turns: list[Turn], published: Mapping[tuple[UUID, int], _PublishedAnswer]
+) -> tuple[list[GrowingAnswer], dict[tuple[UUID, int], _PublishedAnswer]]:
+    """Return the gains to publish of one group, and its published answers once they are sent."""
     gains: list[GrowingAnswer] = []
-    now: dict[tuple[UUID, int], _Said] = {}
+    now: dict[tuple[UUID, int], _PublishedAnswer] = {}
     num_left = MAX_TOKENS_PER_ROUND
     for turn in turns:
         for choice in turn.choices:
             key = (turn.turn_id, choice.index)
-            known = said.get(key)
+            known = published.get(key)
             gain = _gain(turn, choice, known, num_left)
             if not _is_news(gain, known):
-                now[key] = known or _Said(turn, 0, 0)
+                now[key] = known or _PublishedAnswer(turn, 0, 0)
                 continue
-            num_told = len(gain.token_ids) // TOKEN_BYTES
-            num_left -= num_told
+            num_sent = len(gain.token_ids) // TOKEN_BYTES
+            num_left -= num_sent
             gains.append(gain)
-            now[key] = _Said(turn, gain.start + num_told, len(gain.handover_at))
-    gains += [_end(key[1], known, num_left) for key, known in said.items() if key not in now]
+            now[key] = _PublishedAnswer(turn, gain.start + num_sent, len(gain.handover_at))
+    gains += [_end(key[1], known, num_left) for key, known in published.items() if key not in now]
     return gains, now
 
 
-def _is_news(gain: GrowingAnswer, known: _Said | None) -> bool:
+def _is_news(gain: GrowingAnswer, known: _PublishedAnswer | None) -> bool:
     return known is None or bool(gain.token_ids) or len(gain.handover_at) != known.num_handovers
 
 
-def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer:
+def _gain(turn: Turn, choice: Choice, known: _PublishedAnswer | None, num_left: int) -> GrowingAnswer:
     """Return at most `num_left` tokens that follow those already published."""
     progress = choice.progress
     # A stop string may have removed tokens that were published already.
@@ -201,7 +201,7 @@ def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> Gro
     )
 
 
-def _end(choice: int, known: _Said, num_left: int) -> GrowingAnswer:
+def _end(choice: int, known: _PublishedAnswer, num_left: int) -> GrowingAnswer:
     """Return the end of an answer that grows no more (recorded, kept for a retry, or dropped), with its last tokens."""
     turn = known.turn
     gain = _gain(turn, turn.choices[choice], known, num_left)
