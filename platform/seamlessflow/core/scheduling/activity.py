@@ -14,7 +14,7 @@ def is_running(job: JobView, held: Sequence[Held]) -> bool:
 
 
 def is_up(job: JobView, held: Sequence[Held]) -> bool:
-    """Whether what the job needs to make progress is active."""
+    """Whether the phases that the job needs to make progress are active."""
     if not job.has_rollout:
         return has_active(held, Role.TRAIN)
     return has_active(held, Role.ROLLOUT) and (not job.has_agents or has_active(held, Role.AGENT))

@@ -12,7 +12,7 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextPhase:
-    """What the machine should do as soon as its current phase has ended, decided in advance: for the same job,
+    """The phase that the machine should begin once its current one has ended, decided in advance: for the same job,
     or for another one (`job_id`).
 
     It saves the hand-over a round trip to the scheduler. Leasing it runs the same checks as any
@@ -75,7 +75,7 @@ class DrainPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNext:
-    """Change what the machine does once a live phase has ended."""
+    """Change the phase that follows a live phase of a machine."""
 
     phase_id: UUID
     machine: str

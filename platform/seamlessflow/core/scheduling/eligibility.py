@@ -69,7 +69,7 @@ def _lacks_for_ranks(machine: MachineView, job: JobView) -> str | None:
 
 
 def lacks_memory(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Return a reason if what the role certainly needs is more than the machine's devices have."""
+    """Return a reason if the role certainly needs more than the machine's devices have."""
     if job.needs is None or machine.memory is None:
         return None
     problem = job.needs.problem(role, machine.memory)

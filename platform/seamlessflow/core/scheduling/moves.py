@@ -116,7 +116,7 @@ def _set_next(machine: MachineView, phase: PhaseView, job: JobView, role: Role) 
 
 
 def spare_leases(plan: FleetPlan) -> Iterator[Lease | LeaseGang]:
-    """Yield leases of free machines that nobody needs at this moment, so that engines are ready when turns come."""
+    """Yield leases of free machines that no job needs at this moment, so that engines are ready when turns come."""
     free = [
         machine
         for machine in plan.snapshot.machines

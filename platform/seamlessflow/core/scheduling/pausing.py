@@ -2,7 +2,7 @@
 
 A job that pauses keeps its engines so that its agents can finish their episodes. If other jobs want more engines than
 they have, it keeps one: turns that leave the other engines go on there. Invariants: a pausing job whose agents still
-work keeps an engine; it loses no machine that nobody wants.
+work keeps an engine; it loses no machine that no job wants.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Runs the passes over a snapshot: who may hold machines, how many, and which ones.
 
-Takes a snapshot and its jobs that should run. The result names the machines that somebody should have; `moves` turns
+Takes a snapshot and its jobs that should run. The result names the machines that jobs should have; `moves` turns
 it into decisions. Machines of jobs that end are left out until they are leaving.
 """
 
@@ -29,7 +29,7 @@ from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
     """`displaced`: the jobs whose floor others need, so that they stop; each with the reason. `resting`: the jobs and
-    roles that failed and wait before they are tried again. `shortages`: what was said of jobs that lack a role, for
+    roles that failed and wait before they are tried again. `shortages`: the reasons of jobs that lack a role, for
     others of which the same is true."""
 
     snapshot: Snapshot
@@ -48,7 +48,7 @@ class FleetPlan:
         return (job.id, role) in self.resting
 
     def is_served(self, job: JobView) -> bool:
-        """Whether the job gets machines: its whole floor, or what is left of it."""
+        """Whether the job gets machines: its whole floor, or the rest of it."""
         return job.id in self.demands
 
     def claims(self) -> Iterator[Claim]:
@@ -59,11 +59,11 @@ class FleetPlan:
             held_in: dict[int, float] = defaultdict(float)
             held = [one for one, phase in self.snapshot.held_by(job.id) if phase.role in EXCLUSIVE_ROLES]
             for machine in held:
-                # A machine that nobody is given anything on any more counts only for the job that has it.
+                # A machine on which no job is given anything any more counts only for the job that has it.
                 number = self.fleet.class_of.get(machine.id, -1 - job.order)
                 held_in[number] += machine.cost / self.fleet.usual_cost
             num_wanted = demand.rollout + demand.train
-            # What it holds beyond what it could use costs as much as the rest of what it holds.
+            # The machines that it has beyond those that it could use cost as much as its others.
             kept = sum(held_in.values()) * min(1.0, num_wanted / len(held)) if held else 0.0
             wanted = kept + max(num_wanted - len(held), 0)
             yield Claim(job, wanted, held_in, self.fleet.reach(job, EXCLUSIVE_ROLES))
@@ -120,7 +120,7 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
 
 
 def _is_giving_up(job: JobView, held: Sequence[Held]) -> bool:
-    """Whether the job gives up all that it has, or has done so, so that whoever begins in its place comes first."""
+    """Whether the job gives up all that it has, or has done so, so that the job that follows it comes first."""
     if not held:
         return job.state is JobState.RUNNING
     return all(
@@ -136,7 +136,7 @@ def _wanted(
     at_work: Collection[UUID],
     resting: Collection[Owner],
 ) -> Wanted:
-    """Return how many engines jobs at work could use. One project has nobody to share with."""
+    """Return how many engines jobs at work could use. One project has all to itself."""
     if len({job.project_id for job in jobs}) <= 1 or len(at_work) == len(jobs):
         return {}
     return {

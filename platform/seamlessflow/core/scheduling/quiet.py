@@ -1,4 +1,4 @@
-"""Tells when deciding again would decide nothing new.
+"""Rules when deciding again would decide nothing new.
 
 Takes a snapshot for which nothing had to be done; returns until when an equal one needs nothing either. Equal
 snapshots differ in ages only, so a plan can change only when an age passes one of the limits that the rules know. All

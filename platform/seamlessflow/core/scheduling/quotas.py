@@ -1,6 +1,6 @@
 """Quotas, kept at every moment: no lease takes a project beyond its quota, whatever it still holds.
 
-`shares` counts what jobs should have. What they hold besides (machines that nobody needs, machines that are leaving)
+`shares` counts what jobs should have. Those that they have besides (no job needs them, or they are leaving)
 counts here, so that leases wait until it is gone. What follows a phase is leased without a cycle, so each lease counts
 once more under its locks. An agent phase counts as a machine.
 """
@@ -17,7 +17,7 @@ from seamlessflow.core.types.tags import Role
 
 
 def quota_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
-    """Yield drains of machines that a project does not need and that keep it from what it should have."""
+    """Yield drains of machines that a project does not need and that keep it from machines that it should have."""
     limited = _limited(plan)
     num_given: dict[UUID, int] = defaultdict(int)
     kept: dict[UUID, list[Held]] = defaultdict(list)

@@ -131,7 +131,7 @@ def _serves_last_episodes(job: JobView, place: Held, held: tuple[Held, ...], end
 
 
 def _drains(job: JobView, plan: FleetPlan) -> Iterator[DrainPhase]:
-    """Yield drains of the job's phases that must leave whoever gets the machines: they no longer fit, or the job stops
+    """Yield drains of the job's phases that must leave in any case: they no longer fit, or the job stops
     for others."""
     held = plan.snapshot.held_by(job.id)
     ineligible = list(_ineligible(job, held, plan.fleet))
@@ -162,7 +162,7 @@ def _ineligible(job: JobView, held: tuple[Held, ...], fleet: Fleet) -> Iterator[
     for machine, phase in held:
         if phase.is_leaving:
             continue
-        # Whoever may get the machine may keep it, so the rules are asked about few machines.
+        # A job that may get the machine may keep it, so the rules are asked about few machines.
         if fleet.class_of.get(machine.id) not in classes.get(phase.role, ()):
             reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
             if reason is not None:

@@ -61,7 +61,7 @@ class PhaseView:
     # Requests at the engine, as its supervisor reported last. It changes all the time, and only a choice depends on it.
     num_in_flight: int = field(default=0, compare=False)
     num_batches: int | None = None  # train: the turn ends after this many updates; None: it lasts
-    then: NextPhase | None = None  # what was decided to follow it on the machine
+    then: NextPhase | None = None  # the phase that was decided to follow it on the machine
     gang: GangView | None = None
     pace: PaceView | None = None  # None: unknown
 
@@ -123,12 +123,12 @@ class MachineView:
     id: UUID
     name: str
     tags: frozenset[str]
-    labels: frozenset[str] = frozenset()  # what it reports of its hardware, matched like tags
+    labels: frozenset[str] = frozenset()  # reported properties of its hardware, matched like tags
     is_healthy: bool = True
     is_cordoned: bool = False
     is_draining: bool = False
     pool: str = "default"
-    cost: float = ORDINARY_COST  # what it counts in shares
+    cost: float = ORDINARY_COST  # its number in shares
     unheard_s: float = field(default=0.0, compare=False)
     unheard_limit_s: float = field(default=HEARTBEAT_LIMIT_S, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
@@ -221,7 +221,7 @@ class JobView:
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()
     num_train_machines: int = 1  # that train together at least: part of the floor
-    extra_train_machines: int = 0  # more that may train with them, if nobody needs them when a turn begins
+    extra_train_machines: int = 0  # more that may train with them, if no job needs them when a turn begins
     least_ranks: int = 1  # training processes on each machine that trains, at least
     agent_tags: frozenset[str] = frozenset()
     agents_wanted: int = 1  # machines that its agents could use now

@@ -27,7 +27,7 @@ def waiting_reason(job: JobView, plan: FleetPlan) -> str:
 
 
 def state_reason(job: JobView, waiting: str) -> str:
-    """Return why the job is in its state: what it waits for or what failed, or that what it needs is active."""
+    """Return why the job is in its state: a phase that it waits for, a failure, or that all its phases are active."""
     if waiting:
         return waiting
     if not job.has_rollout:
@@ -68,7 +68,7 @@ def _why_not_admitted(job: JobView, plan: FleetPlan) -> str:
 
 
 def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
-    """Say what the job lacks. That is the same for all jobs of its kind which hold nothing and avoid no machine."""
+    """Return why the job lacks the role: the same for all jobs of a kind that have and avoid no machine."""
     if plan.fleet.is_choosy(job) or plan.snapshot.held_by(job.id):
         return _shortage_of(job, lacking, plan)
     needs = job.needs and job.needs.key

@@ -19,10 +19,10 @@ DRAIN_LIMIT_S = 600.0
 
 @dataclass(slots=True)
 class Patience:
-    """Tells whether every machine has had enough time to be heard again, in monotonic seconds.
+    """Whether every machine has had enough time to send a heartbeat again, in monotonic seconds.
 
-    Heartbeats are lost while nobody can store them: before this process led, and while no machine
-    was heard at all. `limit_s`: the longest silence that any machine is granted.
+    Heartbeats are lost while no process can store them: before this process led, and while no machine
+    reported at all. `limit_s`: the longest silence that any machine is granted.
     """
 
     since_s: float

@@ -55,12 +55,12 @@ QUARANTINE_S = 30.0  # the first one; each further one in a row is twice as long
 MAX_OF_WORKING, MAX_ONLY_HERE = 2, 3
 # A machine that was slow is admitted if no trial has been found slow for so long after the backoff.
 TRIED_S = 600.0
-MAX_TRIES = 6  # a job that fails so often without doing any work pauses, whoever is to blame
+MAX_TRIES = 6  # a job that fails so often without doing any work pauses, with or without its fault
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was decided, the snapshot as it is then, which jobs should avoid which machine in a role (by machine), and
+    """The decisions, the snapshot after them, which jobs should avoid which machine in a role (by machine), and
     which wait before they try a role again."""
 
     decisions: tuple[Judgement | DrainPhase, ...]
@@ -74,7 +74,7 @@ def judge(snapshot: Snapshot) -> Judged:
     machines: dict[UUID, QuarantineMachine | AdmitMachine] = {
         decision.machine_id: decision for decision in _machines_judge(snapshot, evidence)
     }
-    # What is the machine's fault is not the job's.
+    # A fault of the machine is none of the job.
     guilty = {one.machine_id for one in machines.values() if isinstance(one, QuarantineMachine)}
     evidence = evidence.without(guilty)
     if not guilty and (slow := _straggler_judge(snapshot)) is not None:
@@ -164,7 +164,7 @@ def _why_to_quarantine(
     if len(of_working) >= MAX_OF_WORKING:
         return f"{len(of_working)} {roles} phases failed on it, of jobs that work elsewhere"
     only_here = [failure for failure in failures if evidence.fails_only_here(failure)]
-    # Jobs that fit nowhere else tell nothing: each fails here, whatever its fault.
+    # Jobs that fit nowhere else are no evidence: each fails here, whatever its fault.
     telling = [failure for failure in only_here if _fits_elsewhere(failure, snapshot)]
     if len({_counted_for(failure, evidence, snapshot) for failure in telling}) >= MAX_ONLY_HERE:
         num_jobs = len({failure.job_id for failure in telling})
@@ -173,7 +173,7 @@ def _why_to_quarantine(
 
 
 def _counted_for(failure: FailureView, evidence: Evidence, snapshot: Snapshot) -> UUID | None:
-    """Return the job whose failures count once, or its project if nothing tells the job from a broken one."""
+    """Return the job whose failures count once, or its project if nothing distinguishes the job from a broken one."""
     job = snapshot.job(failure.job_id)
     if job is None or evidence.is_up_elsewhere(failure):
         return failure.job_id

@@ -3,7 +3,7 @@
 Takes how many tokens each engine sampled and for how many seconds it was full meanwhile: only then does its speed show,
 whatever the lengths of turns, the ends of batches or the number of sessions. What leaves is the pace of each phase,
 compared with the machines that do the same: they roll out for the same job and have the same tags and pool, so that
-unlike hardware, which tags tell apart, is not compared. The pace of a phase with several engines is their mean.
+unlike hardware, which tags distinguish, is not compared. The pace of a phase with several engines is their mean.
 `judging` decides what follows.
 
 Invariant: a phase has a pace only if it and at least three others have been full for a minute each.

@@ -122,7 +122,7 @@ def _leased(machine: MachineView, lease: Lease, job: JobView, gang: GangView | N
         job_id=job.id,
         role=lease.role,
         state=PhaseState.LEASED,
-        fence=machine.judged_fence + 1,  # what tries a machine out is newer than what was judged
+        fence=machine.judged_fence + 1,  # a trial is newer than the judgement
         desired_version=job.latest_version,
         gang=gang,
     )

@@ -15,7 +15,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {"tags": parse_tags, "pool": pa
 
 
 class InvalidEdit(ValueError):
-    """The value of one field is refused; the message names what is accepted."""
+    """The value of one field is refused; the message names the accepted ones."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What each project is entitled to, and what it has: for people, not for decisions.
+"""The machines that each project is entitled to, and those that it has: for people, not for decisions.
 
 Takes the plan of a snapshot. A project is entitled to its part, by weight, of the usable machines that its jobs may use
 to roll out or train, each counted by its cost, at most its quota of usual machines, while it has jobs that should run;

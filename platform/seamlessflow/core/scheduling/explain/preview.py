@@ -187,8 +187,8 @@ def _passing(
         if end is None and phase.is_leaving:
             impact, reason = Impact.DRAINS, "it is already draining"
         is_by_edit = end is not None and (anyway is None or anyway.reason != end.reason)
-        told = _impact(machine, phase.job_id, phase.role, places, live=machine, impact=impact, reason=reason)
-        yield replace(told, is_by_edit=is_by_edit)
+        shown = _impact(machine, phase.job_id, phase.role, places, live=machine, impact=impact, reason=reason)
+        yield replace(shown, is_by_edit=is_by_edit)
 
 
 def _end_said(end: DrainPhase | FailPhase | None) -> tuple[Impact, str]:

@@ -2,7 +2,7 @@
 
 Takes a snapshot, runs the scheduler's own passes over it, and returns an entry for each job that gets less than it
 could use: first those without their floor, in the order in which they are served, then those at work that could use
-more. Entries hold jobs as values; whoever shows them decides which names a reader may see. Machines of pools that the
+more. Entries have jobs as values; callers decide which names a reader may see. Machines of pools that the
 job may not use never appear. Invariant: a job has an entry exactly if it lacks something.
 """
 
@@ -59,7 +59,7 @@ class Until(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A machine that would fit, and who has it. `job`: None if nobody has; `reason`: why it cannot be used."""
+    """A machine that would fit, and the job that has it, if any; `reason`: why it cannot be used."""
 
     machine: MachineView
     until: Until
@@ -92,7 +92,7 @@ class QueueEntry:
 
 
 class Queue:
-    """The entries of a snapshot, in order. `shortages` says of one entry what is lacking, which costs more."""
+    """The entries of a snapshot, in order. `shortages` lists the lacking roles of one entry, which costs more."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.plan = planned(snapshot)

@@ -78,10 +78,10 @@ def _until_said(holder: Holder) -> str:
 
 
 def unblock_sentence(offer: Unblock, entry: QueueEntry, name_of: Callable[..., str]) -> str:
-    said = _offer_said(offer, entry)
+    text = _offer_said(offer, entry)
     if offer.kind is UnblockKind.WAIT:
-        return f"{said}."
-    return f"{said}, and {_gives_way_said([name_of(job) for job in offer.gives_way])}."
+        return f"{text}."
+    return f"{text}, and {_gives_way_said([name_of(job) for job in offer.gives_way])}."
 
 
 def _offer_said(offer: Unblock, entry: QueueEntry) -> str:

@@ -6,7 +6,7 @@ most free slots; if none is free, they wait for one that is leaving, or take the
 job should have.
 
 Invariants: a machine gets no more agents than it has slots; a job's agents are at most once on a machine; agents that
-nobody else needs to go stay.
+no other job needs stay.
 """
 
 import heapq

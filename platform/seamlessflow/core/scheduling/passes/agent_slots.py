@@ -1,7 +1,7 @@
 """Slots for agents: which machines can run the agents of which jobs, in classes of like machines.
 
 Agents run beside whatever else their machine does, as many jobs at once as it has slots, and a job at most once on a
-machine. A class holds the usable machines that no rule can tell apart, and as many units as they have slots; slots that
+machine. A class holds the usable machines that no rule distinguishes, and as many units as they have slots; slots that
 jobs which do not run still use are left out. Where a machine gets no new agents (it is cordoned or in quarantine, or
 its supervisor cannot run them beside other work), each phase that may stay is a class of its own, open only to its job.
 After a quarantine, agents of one job at a time try the machine out, beside what else tries it out.

@@ -1,4 +1,4 @@
-"""Units of work matched to classes of machines, so that nobody is refused whom an exchange could serve.
+"""Units of work matched to classes of machines, so that no owner is refused that an exchange could serve.
 
 Takes the capacity of each class; an owner's unit may be in any of its eligible classes. `add` places one more unit, and
 moves units of other owners between their own classes if that makes room (an augmenting path of bipartite matching).
@@ -28,7 +28,7 @@ class _Account:
 class Allocation(Generic[Owner]):
     def __init__(self, capacities: Sequence[int]) -> None:
         self.free = list(capacities)
-        # Units that moved to make room, as owner, class before and class after, until somebody empties the list.
+        # Units that moved to make space, as owner, class before and class after, until a caller empties the list.
         self.moved: list[tuple[Owner, int, int]] = []
         self._accounts: dict[Owner, _Account] = {}
         # By the classes that owners named: who has units in which class, as keys. Owners of a kind are interchangeable.

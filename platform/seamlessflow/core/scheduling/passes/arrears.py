@@ -9,7 +9,7 @@ a limit is owed a machine until it has caught up, and one that exceeded its part
 Example: three equal jobs hold 3, 3 and 2 machines, so their parts are 2.67. After 7.5 s the third lacks five seconds of
 a machine. It is owed one, holds three of them for 15 s, and then is owed nothing.
 
-Invariants: differences sum to zero, so nobody owes what no other job lacked; machines that nobody else could use cost
+Invariants: differences sum to zero, so no job owes more than others lacked; machines that no other job could use cost
 nothing; a job never lacks or owes more than twice its limit.
 """
 
@@ -24,7 +24,7 @@ from seamlessflow.core.scheduling.snapshot import JobView, Snapshot
 
 LEAST_LIMIT_S = 5.0  # of a machine
 LIMIT_HAND_OVERS = 10.0  # a machine that changes hands this seldom costs little
-MOST_LIMITS = 2.0  # what is beyond is forgotten
+MOST_LIMITS = 2.0  # any excess is forgotten
 FLOOR = 1.0  # machine that a job at work has before those of its project that wait
 # A job that begins loads a model, so a floor changes hands for a project that is owed one more seldom than an engine.
 FLOOR_LIMITS = 6.0
@@ -70,7 +70,7 @@ def _differences(claims: list[Claim]) -> dict[UUID, float]:
     exceeded = sum(max(-num, 0.0) for num in lacking.values())
     if min(lacked, exceeded) < NO_DIFFERENCE:
         return {}
-    used = lacked / exceeded  # the rest is spare: nobody else could use it
+    used = lacked / exceeded  # the rest is spare: no other job could use it
     scaled = {job_id: num if num > 0 else num * used for job_id, num in lacking.items()}
     return {job_id: num for job_id, num in scaled.items() if abs(num) >= NO_DIFFERENCE}
 
@@ -100,7 +100,7 @@ def _parts(claims: list[Claim]) -> dict[UUID, float]:
             held[number] += num
     weights = {project: own[0].job.project_weight for project, own in of_project.items()}
     quotas = {
-        # What it has already is within its quota, whatever it costs.
+        # The machines that it has already are within its quota, whatever they cost.
         project: max(float(quota), sum(one.held for one in own))
         for project, own in of_project.items()
         if (quota := own[0].job.project_quota) is not None

@@ -1,7 +1,7 @@
 """How many machines a job could use at this moment, by role.
 
 Takes a job and its live phases, each with its machine. Engines are wanted for the turns that run or wait, without limit
-while nobody has counted them, and a machine with many devices runs several. Training wants as many machines as train
+while they are not counted, and a machine with many devices runs several. Training wants as many machines as train
 together at least, or as those that do now, or none.
 """
 

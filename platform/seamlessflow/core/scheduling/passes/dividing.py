@@ -1,7 +1,7 @@
 """Divides machines among projects or jobs by their weights: weighted max-min fairness of what can be divided.
 
 `divided` divides an amount that each of them can use. `Division` divides machines of several classes among takers that
-may use only some of the classes, as tags and pools say. Nobody can have more there unless another one has less that has
+may use only some of the classes, as tags and pools say. No taker can have more there unless one has less that has
 no more by its weight; what only some can use is theirs alone, and so they take less of what others can use too.
 
 Example: 8 machines, of which the first two projects may use only two and the third any. Their parts are 1, 1 and 6.
@@ -22,7 +22,7 @@ SLIGHT = 1e-6  # of a machine: less comes from rounding
 
 
 def divided(amount: float, weights: Mapping[Taker, float], caps: Mapping[Taker, float]) -> dict[Taker, float]:
-    """Divide an amount by weight; whoever reaches its cap leaves the rest to the others.
+    """Divide an amount by weight; a taker that reaches its cap leaves the rest to the others.
 
     With 8 to divide, weights 1:1:2 and a cap of 1 on the last: 3.5, 3.5 and 1.
     """
@@ -49,7 +49,7 @@ class Use:
 
 
 class Division:
-    """Divides the machines of some classes. What is given stays given, but may be moved between classes."""
+    """Divides the machines of some classes. A given machine stays given, but may be moved between classes."""
 
     def __init__(self, capacities: Mapping[int, float]) -> None:
         self._capacities = capacities
@@ -81,7 +81,7 @@ class Division:
         caps: Mapping[UUID, float] | None = None,
         most: float = inf,
     ) -> dict[UUID, float]:
-        """Divide what is left, at most `most`, among these takers."""
+        """Divide the rest, at most `most`, among these takers."""
         caps = {one: min(_num_wanted(uses[one]), (caps or {}).get(one, inf)) for one in weights}
         if (num_left := self._left_to_all(uses.values())) is not None:
             return divided(min(num_left, most), weights, caps)
@@ -93,7 +93,7 @@ class Division:
         return parts
 
     def _left_to_all(self, uses: Iterable[Sequence[Use]]) -> float | None:
-        """Return what is left if all takers may use the same machines, which is usual and needs no flow; else None."""
+        """Return the number left if all takers may use the same machines, which needs no flow; else None."""
         every = (*uses, *(own for own, _ in self._given.values()))
         reaches = {use.reach for own in every for use in own}
         if len(reaches) != 1:
@@ -132,7 +132,7 @@ class Division:
         return sum(flow.add(one, uses[one], num) for one, num in wanted.items())
 
     def _short(self, parts: Mapping[UUID, float], uses: Mapping[UUID, Sequence[Use]]) -> Collection[Hashable]:
-        """Return who competes for machines of which there are too few for such parts; nobody if there are enough."""
+        """Return the takers that compete for machines of which there are too few for such parts."""
         flow = self._flow({}, uses)
         placed = [flow.add(one, uses[one], num) > num - SLIGHT for one, num in parts.items()]
         return () if all(placed) else flow.full

@@ -2,10 +2,10 @@
 
 Takes an allocation that gives every owner its number of units, and where owners are at work now. Units are given one by
 one, so one owner may have got a place where another one is at work, while that one got a place elsewhere. An exchange
-lets at least one of them stay. Without that, engines would go from class to class in ever new circles although nobody
+lets at least one of them stay. Without that, engines would go from class to class in ever new circles although no owner
 has more or fewer of them.
 
-Invariants: every owner keeps its number of units, and what they cost; every class keeps its number; nobody gets a class
+Invariants: every owner keeps its number of units, and their cost; every class keeps its number; no owner gets a class
 that it may not use; an owner leaves no class where it is at work.
 """
 
@@ -56,7 +56,7 @@ class _Exchange(Generic[Owner]):
                     pass
 
     def _stays(self, one: Stay[Owner], home: int) -> bool:
-        """Let one unit more stay in `home`, for one elsewhere. Returns False if nobody takes that."""
+        """Let one unit more stay in `home`, for one elsewhere. Returns False if no owner takes that."""
         others = self._new[home]
         for place in range(len(others) - 1, -1, -1):
             other = others[place]

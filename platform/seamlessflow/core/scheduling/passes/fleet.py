@@ -1,6 +1,6 @@
 """The machines of a snapshot as classes of like machines, and which classes may roll out or train for which job.
 
-A class holds the usable machines (healthy, neither cordoned nor draining) that no rule of `eligibility` can tell apart,
+A class holds the usable machines (healthy, neither cordoned nor draining) that no rule of `eligibility` distinguishes,
 so passes over a fleet cost classes times kinds of jobs, not machines times jobs. A cordoned machine that rolls out or
 trains is a class of its own, open only to that job in that role, and so is one in quarantine. Every usable machine is
 in exactly one class. Agents run beside this work, in slots (`agent_slots`).
@@ -193,7 +193,7 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
                 kept.append(MachineClass((machine,), (staying.job_id, staying.role)))
             continue
         judged = (machine.quarantine is not None, avoided.get(machine.id) if avoided else None)
-        said = (
+        reported = (
             machine.tags,
             machine.labels & wanted,
             machine.pool,
@@ -204,9 +204,9 @@ def _classes_of(snapshot: Snapshot, running: Collection[UUID], avoided: Avoided)
             machine.has_gpus,
             judged,
         )
-        group = groups.get(said)
+        group = groups.get(reported)
         if group is None:
-            group = groups[said] = alike[_key(machine, wanted, engines), judged]
+            group = groups[reported] = alike[_key(machine, wanted, engines), judged]
         group.append(machine)
     classes = [_open_class(tuple(machines), avoided) for machines in alike.values()]
     return [*classes, *kept]

@@ -7,13 +7,13 @@ job is admitted with its whole floor or not at all.
 
 Jobs are admitted by their priority across projects. Among equals, those at work come first, then those that wait, by
 what their projects hold against their weights (`standings`); within a project, the highest priority and then the
-longest wait comes first. The first of those that wait has its floor reserved: nobody after it is admitted to machines
-that it needs. Who gives way to a job that does not fit, and when, is in `rotation`; what is given up goes to that job.
-So every floor that fits the fleet is admitted within a bound, whoever else arrives, unless its project has more than
+longest wait comes first. The first of those that wait has its floor reserved: no job after it is admitted to machines
+that it needs. Who gives way to a job that does not fit, and when, is in `rotation`; the freed machines go to that job.
+So every floor that fits the fleet is admitted within a bound, whatever arrives later, unless its project has more than
 those whose jobs come and go on the machines that it needs.
 
-A job at work whose floor the fleet has lost is *incomplete*: it goes on with what nobody else needs, so that a batch
-that is ready is still trained.
+A job at work whose floor the fleet has lost is *incomplete*: it goes on with machines that no other needs, so that a
+batch that is ready is still trained.
 """
 
 from collections import defaultdict
@@ -135,7 +135,7 @@ class _Admission:
         return self._claimed_before[first.id]
 
     def contending(self, first: JobView) -> set[UUID]:
-        """Return the admitted jobs that use what the first lacks, or could make room for those that do."""
+        """Return the admitted jobs that use machines which the first lacks, or could make way for those that do."""
         lacking, reach, slots = self.missing[first.id], self.fleet.reach, self.fleet.slots.classes_for
         found = set[UUID]()
         if Role.ROLLOUT in lacking:  # training in turns needs no machine of its own
@@ -209,7 +209,7 @@ def _admit(
 
 
 def _connected(classes: Collection[int], uses: Mapping[UUID, Collection[int]]) -> set[UUID]:
-    """Return who uses any of the classes, or one that somebody of those uses, and so on."""
+    """Return who uses any of the classes, or one that a job among those uses, and so on."""
     reached, found, num = set(classes), set[UUID](), -1
     while num < len(found):
         num = len(found)
@@ -259,8 +259,8 @@ class _Book:
         self.exclusive: dict[Owner, list[int]] = {}
         self._num_exclusive = [0] * len(fleet.classes)
         self._in_turns: dict[Classes, int] = {}
-        self._room: dict[Classes, int] = {}  # machines of these classes that nobody has for itself
-        self._kept: set[int] = set()  # classes where nobody else begins to train in turns
+        self._room: dict[Classes, int] = {}  # machines of these classes that no job has for itself
+        self._kept: set[int] = set()  # classes where no other job begins to train in turns
 
     def enter(self, job: JobView) -> tuple[Role, ...]:
         """Enter the job's floor. If roles cannot be filled, enters nothing and returns them."""
@@ -280,7 +280,7 @@ class _Book:
         return self._units.add((job.id, Role.ROLLOUT), self._fleet.classes_for(job, Role.ROLLOUT))
 
     def keep_for(self, job: JobView, lacking: Collection[Role]) -> None:
-        """Let nobody else begin to train in turns where the job needs machines for itself: it would never get them,
+        """Let no other job begin to train in turns where the job needs machines for itself: it would never get them,
         since those that train there in turns would be followed by others."""
         if Role.TRAIN in lacking and not job.has_rollout:
             self._kept.update(self._fleet.classes_for(job, Role.TRAIN))
@@ -296,7 +296,7 @@ class _Book:
         if role is Role.ROLLOUT:
             return self._units.add(owner, classes)
         if job.has_rollout:
-            # Noted even if there are too few, so that those that become free are nobody else's own.
+            # Noted even if there are too few, so that no other job gets those that become free for itself.
             self._in_turns[classes] = max(job.num_train_machines, self._in_turns.get(classes, 0))
             open_classes = tuple(one for one in classes if one not in self._kept) if self._kept else classes
             return self._num_in_turns(open_classes) >= job.num_train_machines
@@ -316,7 +316,7 @@ class _Book:
         return False
 
     def _leaves_enough(self, number: int) -> bool:
-        """Whether those that train in turns have enough if one machine more of the class is somebody's own."""
+        """Whether those that train in turns have enough if a job has one machine more of the class for itself."""
         return all(
             number not in kind or self._num_in_turns(kind) > num for kind, num in self._in_turns.items()
         )

@@ -89,7 +89,7 @@ def gang_gather(
 
 
 def gang_wait(members: Sequence[MachineView], held: Sequence[Held]) -> str:
-    """Return what the gang is waiting for, in one clause; "" if it has not waited long enough to report."""
+    """Return the reason why the gang waits, in one clause; "" if it has not waited long enough to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
             return f"training waits for {', '.join(_late(gang))} to join"

@@ -1,4 +1,4 @@
-"""Drains of a phase in favour of what the machine does next, with the reason that people read."""
+"""Drains of a phase in favour of the machine's next phase, with the reason that people read."""
 
 from seamlessflow.core.scheduling.decisions import DrainPhase, NextPhase
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
@@ -26,8 +26,8 @@ def hand_over(
     )
     # The reason is shown to the holder's project, which may be another one, so the job is not named.
     is_own = phase.job_id == job.id
-    told = f"{reason}: {switch}" if is_own else f"another job needs the machine to {_VERBS[role]}"
-    return DrainPhase(phase_id=phase.id, machine=machine.name, reason=told, then=then, grace_s=grace_s)
+    full_reason = f"{reason}: {switch}" if is_own else f"another job needs the machine to {_VERBS[role]}"
+    return DrainPhase(phase_id=phase.id, machine=machine.name, reason=full_reason, then=then, grace_s=grace_s)
 
 
 def next_phase(

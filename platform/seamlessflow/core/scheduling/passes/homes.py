@@ -1,6 +1,6 @@
 """Where jobs are at work now, as classes of machines, so that they are given machines there.
 
-Machines that are leaving are nobody's home.
+Machines that are leaving are no job's home.
 """
 
 from collections import defaultdict

@@ -2,7 +2,7 @@
 
 Takes the machines that a job should train on now (`members`) and those that train for it. A machine that also rolls out
 trains in turns: it is taken once a full batch is ready, for one or two batches, and then returns. A machine that only
-trains is leased for as long as nobody else needs it. Jobs that train on several machines do so as a gang.
+trains is leased for as long as no other job needs it. Jobs that train on several machines do so as a gang.
 """
 
 from collections.abc import Sequence

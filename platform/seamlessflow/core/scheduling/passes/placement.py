@@ -5,10 +5,10 @@ is as far as that number goes. A trainer returns to the machine where its state 
 another job trains there. After that, free machines come first, then those that are leaving, then those whose holder has
 more than its share: the ones with the fewest requests in flight first, because what a request has in an engine's cache
 must be computed again elsewhere. Machines that have a trainer's state are taken last, and their own jobs keep them
-longest: whoever else gets one loses it at the next step there.
+longest: another owner of one loses it at the next step there.
 
-Invariants: a machine gets at most one owner; nobody gets more machines than it was given; a machine without an owner
-keeps what it does.
+Invariants: a machine gets at most one owner; no owner gets more machines than it was given; a machine without an owner
+keeps its phase.
 """
 
 import itertools
@@ -79,7 +79,7 @@ class _Class:
         self._working: dict[Owner, list[MachineView]] = defaultdict(list)
         self._promised: dict[Owner | None, list[MachineView]] = defaultdict(list)
         self._leaving: list[MachineView] = []
-        self._is_any_taken = False  # by somebody else than who works there
+        self._is_any_taken = False  # by another owner than the one that works there
         self._trains_at = trains_at
         free: list[MachineView] = []
         for machine in machines:
@@ -151,7 +151,7 @@ class _Class:
                 self._targets.set_all(staying, owner)
 
     def _take(self, machine: MachineView, owner: Owner) -> None:
-        """Give the machine to the owner, unless it is somebody's already or the owner has enough."""
+        """Give the machine to the owner, unless it has an owner already or the owner has enough."""
         if self._left.get(owner, 0) > 0 and machine.id not in self._targets.owner_of:
             self._left[owner] -= 1
             self._targets.set_all([machine], owner)

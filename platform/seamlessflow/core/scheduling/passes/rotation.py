@@ -137,7 +137,7 @@ class _Search:
 
     def suffices(self, leaving: Collection[UUID]) -> bool:
         """Whether the first fits once those have left. Engines that others claimed before it remain theirs: without
-        them it might seem to fit beside all, and nobody would give way."""
+        them it might seem to fit beside all, and no job would give way."""
         staying = [job for job in self._admitted if job.id not in leaving]
         claimed = [job for job in self._claimed if job.id not in leaving]
         return self._fits(staying, self.first, claimed=claimed)

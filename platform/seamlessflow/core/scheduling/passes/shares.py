@@ -3,13 +3,13 @@
 Takes the admitted jobs, in the order in which they are served, and what each could use. First comes training,
 which nothing can replace; then one engine each; then the jobs of the highest priority across projects share what is
 left by weighted max-min fairness, first among projects, then in a project by priority and weight; then the jobs of the
-next priority. What is shared is cost: a machine counts what an operator said, or 1. Nobody gets more than it could use,
+next priority. What is shared is cost: a machine counts what an operator said, or 1. No job gets more than it could use,
 and no project more machines than its quota; what is left is lent to others. Then on-policy jobs lend one another up to
 half of their engines, so that one batch ends after the other instead of all at once. At last, gangs that are about to
-train get machines that nobody needs at this moment.
+train get machines that no job needs at this moment.
 
-Invariants: a machine is given once; a job gets no machine that it may not use; nobody with unmet demand has less, in
-proportion to its weight, than somebody of the same priority whose machine it could use, give or take one machine; what
+Invariants: a machine is given once; a job gets no machine that it may not use; no job with unmet demand has less, in
+proportion to its weight, than one of the same priority whose machine it could use, give or take one machine; what
 it lends, it lends to batches that end before its own, and it keeps half.
 """
 
@@ -168,7 +168,7 @@ class Shares:
         return num_now - self.allocation.placed(account.engines).get(number, 0)
 
     def take_next(self, number: int, training: JobView) -> tuple[JobView, Role] | None:
-        """Return who gets a machine of a class once `training` has trained there; None if nobody needs it."""
+        """Return who gets a machine of a class once `training` has trained there; None if no job needs it."""
         for job in self.unmet_training:
             if number in self.fleet.classes_for(job, Role.TRAIN):
                 self.unmet_training.remove(job)
@@ -202,7 +202,7 @@ class Shares:
         }
 
     def add_spare(self, job: JobView, machine: MachineView) -> bool:
-        """Count a machine that nobody needs and that the job gets meanwhile. False if its quota is reached."""
+        """Count a machine that no job needs and that the job gets meanwhile. False if its quota is reached."""
         account = self._accounts[job.id]
         if not account.may_have(1):
             return False
@@ -210,7 +210,7 @@ class Shares:
         return True
 
     def add_spares(self, job: JobView, machines: Sequence[MachineView], *, least: int) -> list[MachineView]:
-        """Count machines that nobody needs and that the job gets together meanwhile: as many as its quota allows, in
+        """Count machines that no job needs and that the job gets together meanwhile: as many as its quota allows, in
         this order, or none if those would be fewer than `least`."""
         account = self._accounts[job.id]
         if len(machines) < least or not account.may_have(least):
@@ -234,7 +234,7 @@ class Shares:
         return (-job.fleet_priority, not self.homes.is_training(job), -job.due_age_s)
 
     def _engine_order(self, account: _Account) -> tuple[bool, int, int]:
-        """Who is owed a machine has its first engine before others, so that nobody is for ever the one without."""
+        """Who is owed a machine has its first engine before others, so that no job is for ever the one without."""
         job = account.job
         return (job.id in self.floors.missing, -job.fleet_priority, -min(job.owed, 1))
 
@@ -301,7 +301,7 @@ class Shares:
 
     def _lend_engines(self, last: _Account, first: _Account, num: int) -> int:
         """Give up to `num` engines of one job to another; returns how many. They are taken where the one has fewer than
-        it works on now and the other more. Levels stay those of fair shares; quotas count what is held."""
+        it works on now and the other more. Levels stay those of fair shares; quotas count all machines."""
         if first.project is not last.project and first.project.quota is not None:
             num = min(num, first.project.quota - first.project.num_held)
         placed = self.allocation.placed(last.engines)
@@ -369,7 +369,7 @@ def _by_priority(accounts: Iterable[_Account]) -> list[_Account]:
 
 
 def _owed_by_project(jobs: Iterable[JobView]) -> dict[UUID, int]:
-    """Return what the jobs of each project are owed together, at most one machine."""
+    """Return the machines that the jobs of each project are owed together, at most one machine."""
     owed: dict[UUID, int] = defaultdict(int)
     for job in jobs:
         owed[job.project_id] += min(job.owed, 1)

@@ -31,7 +31,7 @@ class Standing:
     num_taken: int = 0
 
     def level(self, num: float = 0) -> float:
-        """Return what the project would have by its weight with `num` machines more."""
+        """Return how much the project would have by its weight with `num` machines more."""
         return (self.num_taken + num) / self.weight
 
 
@@ -136,7 +136,7 @@ class Standings:
         self.of_project[job.project_id].num_taken += num
 
     def close(self) -> None:
-        """Leave to the next priority what is left."""
+        """Leave the rest to the next priority."""
         for project, one in self.of_project.items():
             self.machines.give((self.jobs[0].fleet_priority, project), self._uses[project], one.num_taken)
 
