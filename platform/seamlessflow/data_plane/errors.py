@@ -73,17 +73,17 @@ class ContextTooLong(ApiError):
     def __init__(
         self, num_tokens: int, max_tokens: int, message: str = "", *, param: str = "messages"
     ) -> None:
-        said = message or (
+        text = message or (
             f"This model's maximum context length is {max_tokens} tokens. However, your messages resulted in "
             f"{num_tokens} tokens. Please reduce the length of the messages."
         )
-        super().__init__(HTTPStatus.BAD_REQUEST, said, param=param, code="context_length_exceeded")
+        super().__init__(HTTPStatus.BAD_REQUEST, text, param=param, code="context_length_exceeded")
         self.num_tokens, self.max_tokens = num_tokens, max_tokens
 
     def worded(self, message: str, *, param: str = "messages") -> "ContextTooLong":
         """Return the same error in the words of another API, which may name the numbers of tokens in braces."""
-        said = message.format(num_tokens=self.num_tokens, max_tokens=self.max_tokens)
-        return ContextTooLong(self.num_tokens, self.max_tokens, said, param=param)
+        text = message.format(num_tokens=self.num_tokens, max_tokens=self.max_tokens)
+        return ContextTooLong(self.num_tokens, self.max_tokens, text, param=param)
 
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:

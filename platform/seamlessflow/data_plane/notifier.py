@@ -13,7 +13,7 @@ Ticket = asyncio.Event
 
 
 class JobNotifier:
-    """Holds one event for each job that somebody waits for; `notify` uses it up."""
+    """Has one event for each job that a task waits for; `notify` uses it up."""
 
     def __init__(self) -> None:
         self._tickets: dict[UUID, Ticket] = {}

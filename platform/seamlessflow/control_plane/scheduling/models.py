@@ -1,4 +1,4 @@
-"""Phases: leases of a machine to a job in one role, each with a fence; and what was judged of machines that fail them.
+"""Phases: leases of a machine to a job in one role, each with a fence; and judgements of machines that fail them.
 
 Invariants, held by indexes: at most one live phase rolls out or trains on a machine, and a job has at most one live
 agent phase there. How many agent phases a machine has is checked under its lock, when one is leased.
@@ -117,7 +117,7 @@ class Phase(models.Model):
 
 
 class MachineJudgement(models.Model):
-    """What was decided of a machine whose phases failed or rolled out slowly. It is in quarantine while
+    """The judgement of a machine whose phases failed or rolled out slowly. It is in quarantine while
     `quarantined_at` is set."""
 
     machine = models.OneToOneField(

@@ -21,7 +21,7 @@ def markers_removed(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def marker_flags(names: Sequence[str]) -> dict[str, Any]:
-    """Return what is recorded with a turn of whose request markers were removed."""
+    """Return the flags that are recorded with a turn of whose request markers were removed."""
     return {"markers_removed": list(names)} if names else {}
 
 

@@ -81,7 +81,7 @@ def _admitting(spec: JobSpec) -> Admitting:
 
 
 async def evaluation_admission(connection: Connection, job: LiveJob) -> Admission:
-    """Return what the running evaluation admits, and begin one if it is due. Raises ApiError (400)."""
+    """Return the groups that the running evaluation admits, and begin one if it is due. Raises ApiError (400)."""
     if not job.spec.evaluation.is_on:
         return Admission()
     running = await evaluation_running(connection, job.job_id)

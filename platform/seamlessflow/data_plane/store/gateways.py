@@ -35,7 +35,7 @@ class Member:
 
     epoch: int
     name: str  # the base URL at which other gateways reach it
-    public_url: str  # the base URL that its sessions are told
+    public_url: str  # the base URL that its sessions get
     demands: Mapping[EngineKey, int]
     is_silent: bool = False  # for longer than a lease
 
@@ -76,7 +76,7 @@ async def gateway_sign(
     paces: Paces | None = None,
 ) -> bool:
     """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job; `paces`: tokens
-    and seconds of full engines, or None if what the row has is new enough."""
+    and seconds of full engines, or None if the row's are new enough."""
     told = None if paces is None else Jsonb({str(key): _rounded(*sums) for key, sums in paces.items()})
     cursor = await connection.execute(
         """UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s,
@@ -155,8 +155,8 @@ async def session_holder(connection: Connection, session_id: UUID) -> Holder | N
 async def session_claim(connection: Connection, session_id: UUID, *, ended: int | None, epoch: int) -> bool:
     """Make `epoch` the one that may write a session, in place of an epoch that has `ended`.
 
-    Returns False if somebody else was faster, or if `epoch` itself has ended. It waits for a turn that is being written
-    and from then on refuses those of the old epoch, so what is read afterwards is complete.
+    Returns False if another gateway was faster, or if `epoch` itself has ended. It waits for a turn that is being
+    written and from then on refuses those of the old epoch, so a later read is complete.
     """
     cursor = await connection.execute(
         """UPDATE trajectory_session s SET gateway_epoch = %(epoch)s

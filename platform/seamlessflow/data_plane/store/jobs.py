@@ -50,7 +50,7 @@ class Engine:
     replica: int = 0  # its number among the engines of the phase
     machine: str = ""
     has_siblings: bool = False  # the phase has more engines
-    is_behind: bool = False  # it was told to serve a newer version than it serves
+    is_behind: bool = False  # it was ordered to serve a newer version than it serves
     is_too_old: bool = False  # tokens that it samples now are beyond the staleness bound
 
     @property

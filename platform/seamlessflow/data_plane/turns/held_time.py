@@ -38,7 +38,7 @@ class _Active:
 
 @dataclass(slots=True)
 class HeldTime:
-    """One per process. Whoever holds a turn moves its session's timer; `run` makes the timers durable."""
+    """One per process. The task that holds a turn moves its session's timer; `run` makes the timers durable."""
 
     pool: Pool
     membership: Membership

@@ -36,8 +36,8 @@ class ExtensionListApi(ProjectApi):
     def get(self, request: Request) -> Response:
         """List what job specs may name: environments, reward functions and advantage estimators.
 
-        Each comes with the JSON Schema of the options. `is_built_in` tells the platform's own from those that installed
-        packages add.
+        Each comes with the JSON Schema of the options. `is_built_in` distinguishes the platform's own from those that
+        installed packages add.
         """
         installed = extensions_installed()
         found = {

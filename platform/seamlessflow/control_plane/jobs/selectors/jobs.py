@@ -1,4 +1,4 @@
-"""Reads on jobs, narrowed to what the caller may see."""
+"""Reads on jobs, narrowed to those that the caller may see."""
 
 import contextlib
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import PAUSED_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
-# What the events of a job can be about.
+# The possible subjects of a job's events.
 EVENT_SUBJECTS = (
     SubjectType.JOB,
     SubjectType.PHASE,

@@ -142,7 +142,7 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
 
 
 def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[str, Any]) -> None:
-    """Record what somebody asked of a job, with the generation that followed."""
+    """Record a person's request to a job, with the generation that followed."""
     event_record(
         kind=kind,
         subject_type=SubjectType.JOB,

@@ -14,7 +14,7 @@ from seamlessflow.core.telemetry.curves import CurvePoint, curve_extended
 
 NUM_CURVE_POINTS = 48
 
-# The bound keeps what is averaged, and the differences of two means, finite.
+# The bound keeps the averaged numbers, and the differences of two means, finite.
 _UPDATES = """
     SELECT asked.job_id, g.batch_number, g.mean, g.weight
     FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[]) AS asked (job_id, after, last) CROSS JOIN LATERAL (

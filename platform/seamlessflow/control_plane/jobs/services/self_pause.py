@@ -59,9 +59,9 @@ def barren_jobs_pause() -> list[UUID]:
     """Ask every job whose agents bring no rewards to pause. Returns the jobs that were asked."""
     reasons = {}
     for job_id, num_groups, error in _barren_jobs():
-        said = f"the last error: {error[:MAX_ERROR_CHARS]}" if error else "their sessions gave no reason"
+        evidence = f"the last error: {error[:MAX_ERROR_CHARS]}" if error else "their sessions gave no reason"
         reasons[job_id] = (
-            f"{num_groups} groups in a row were dropped because too few sessions got a reward; {said}"
+            f"{num_groups} groups in a row were dropped because too few sessions got a reward; {evidence}"
         )
     return [job_id for job_id, reason in reasons.items() if _paused(job_id, reason)]
 
@@ -79,7 +79,7 @@ def breaches_pause() -> list[UUID]:
 def _paused(job_id: UUID, reason: str) -> bool:
     try:
         job_desire(job_id=job_id, desired=DesiredJobState.PAUSE, reason=reason, author=PLATFORM)
-    except ApplicationError as fault:  # somebody ended or cancelled it meanwhile
+    except ApplicationError as fault:  # it was ended or cancelled meanwhile
         _log.info("job %s is not paused: %s", job_id, fault)
         return False
     _log.warning("job %s pauses itself: %s", job_id, reason)

@@ -1,7 +1,7 @@
 """Gives a new job the files of an older one to continue from: a checkpoint, and the weights that it holds.
 
 Takes and returns bundles of the artifact store, which copies inside itself: by hard links in a folder, so that the
-copies take no space. Nothing that deletes the older job's files can take them away. Invariant: what is returned is
+copies take no space. Nothing that deletes the older job's files can take them away. Invariant: a returned file is
 complete and durable, or OSError is raised.
 """
 

@@ -43,7 +43,8 @@ class Origin:
 
 
 def origin_resolve(*, spec: JobSpec, project_id: UUID, model_path: str) -> Origin | None:
-    """Return what the spec wants to continue; None if it begins anew. Raises ApplicationError naming the field."""
+    """Return the job that the spec wants to continue; None if it begins anew. Raises ApplicationError naming the
+    field."""
     if spec.train.continue_from is None:
         return None
     try:

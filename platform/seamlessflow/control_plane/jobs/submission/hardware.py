@@ -1,4 +1,4 @@
-"""Reads what the machines that a project may use report of their hardware, for the defaults of its jobs."""
+"""Reads the hardware that the machines of a project report, for the defaults of its jobs."""
 
 from uuid import UUID
 

@@ -111,7 +111,7 @@ def reference_resolve(reference: str, project_id: UUID, field: str, pins: ExitSt
 
 
 def _own(path: Path) -> Resolved:
-    """A path outside the store: whoever needs the files must have them under the same path."""
+    """A path outside the store: each host that needs the files must have them under the same path."""
     return Resolved(path, str(path))
 
 

@@ -1,4 +1,4 @@
-"""Gathers what is wrong with a submitted spec, so that its author learns all of it at once.
+"""Gathers the faults of a submitted spec, so that its author learns all of it at once.
 
 Each check raises an ApplicationError with the fields that it is about. `SpecFaults.check` runs one and keeps its
 faults; `error` is the one problem that names them all. To add a check at submission, write a function that raises

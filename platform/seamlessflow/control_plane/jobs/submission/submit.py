@@ -64,7 +64,7 @@ from seamlessflow.runtime.extensions import extensions_installed
 def job_submit(
     *, project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None = None
 ) -> Job:
-    """Check a spec and what it refers to, then queue the job with its version 0.
+    """Check a spec and the files that it names, then queue the job with its version 0.
 
     Raises ApplicationError, or IntegrityError if the project already has a job of this `key` (`jobs.repeats`).
     """
@@ -150,7 +150,7 @@ def _queue_check(project: Project) -> None:
 
 
 def _model_check(spec: JobSpec, model: ModelFolder, faults: SpecFaults) -> FolderReport | None:
-    """Check what the folder of the model decides, and keep all faults; return what its text files gave."""
+    """Check the spec against the folder of the model, and keep all faults; return the report on its text files."""
     faults.check(files_check, model)
     faults.check(numbers_check, model)
     faults.check(context_check, model, spec.model.max_model_len)
@@ -172,8 +172,8 @@ def _tasks_take(spec: JobSpec, project: Project, pins: ExitStack) -> tuple[str, 
 
 
 def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
-    """Fix what the job trains on. It gets an update for each batch of its epochs, or fewer if its author asked for
-    fewer.
+    """Fix the sessions that the job trains on. It gets an update for each batch of its epochs, or fewer if its author
+    asked for fewer.
     """
     plan = dataset_freeze(job=job, data=spec.data, sources=sources, seed=spec.seed)
     wanted = spec.train.num_updates if "num_updates" in spec.train.model_fields_set else plan.num_batches

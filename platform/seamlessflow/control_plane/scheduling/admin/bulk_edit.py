@@ -1,7 +1,7 @@
 """The page between an admin action and its effect: one edit for several machines, its dry run, then the edit.
 
 Takes the action's POST. Returns the form, or the form with the dry run below it, or applies all edits or none. The
-edits name the generations that the dry run read; if somebody edited a machine meanwhile, the dry run is shown again.
+edits name the generations that the dry run read; if a machine was edited meanwhile, the dry run is shown again.
 """
 
 from enum import StrEnum
@@ -67,7 +67,7 @@ class TagsField(forms.CharField):
 class BulkEditForm(forms.Form):
     add = TagsField(label="Add tags", help_text="Comma-separated; rollout, train and agent are roles.")
     remove = TagsField(label="Remove tags")
-    work = forms.ChoiceField(choices=[(work.value, said) for work, said in _WORK_SAID.items()])
+    work = forms.ChoiceField(choices=[(work.value, label) for work, label in _WORK_SAID.items()])
     reason = forms.CharField(
         max_length=limits_of(Reason).max_length, widget=_wide(), help_text="Recorded in each machine's event."
     )
@@ -119,7 +119,7 @@ def bulk_edit_page(
         preview = _preview(request, {machine.id: form.edit_of(machine) for machine in machines.all()})
     context = admin.site.each_context(request) | {
         "title": "Edit machines",
-        "opts": Machine._meta,  # what the admin's own templates read
+        "opts": Machine._meta,  # for the admin's own templates
         "machines": chosen,
         "form": form,
         "action": action,

@@ -1,8 +1,8 @@
 """Sends doorbells from a thread of its own, so that a broker that hangs never holds up a scheduling cycle.
 
 It takes what a cycle decided, and finds engines that are behind: a publication raises the version that they should
-serve, and tells only the scheduler. Invariant: the queue is bounded. A doorbell that does not fit is dropped, because
-heartbeats repeat every order.
+serve, and reports them only to the scheduler. Invariant: the queue is bounded. A doorbell that does not fit is dropped,
+because heartbeats repeat every order.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""Reads what scheduling judges machines and jobs by: failures of the last hour, and what was judged before.
+"""Reads the evidence by which machines and jobs are judged: failures of the last hour, and earlier judgements.
 
 Each is one statement, whose cost depends on the number of failures and not on the fleet. What has finished is judged
-here, because it does not change any more; what is live is judged by the rules themselves.
+here, because it does not change any more; the rules themselves judge live phases.
 """
 
 # ruff: noqa: S608 - statements are put together from constants
@@ -74,7 +74,7 @@ def _failure_view(
 
 
 def judgements_load() -> dict[UUID, dict[str, Any]]:
-    """Return what a machine view tells of the machines that were ever judged."""
+    """Return the judgement fields of the views of machines that were ever judged."""
     return {row[0]: _judged_fields(*row[1:]) for row in prepared_rows(_JUDGEMENTS)}
 
 

@@ -1,6 +1,6 @@
-"""Reads how fast engines sample while they are full, as the gateways tell it: one statement, whatever their number.
+"""Reads how fast engines sample while they are full, as the gateways report it: one statement, whatever their number.
 
-Each gateway tells its part of an engine's tokens and full seconds, so their sums are those of the engine.
+Each gateway reports its own count of an engine's tokens and full seconds, so their sums are those of the engine.
 """
 
 import json

@@ -27,7 +27,7 @@ from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 HIDDEN_JOB = "a job of another project"
-# What is at work on a phase: requests at the engines, open episodes, the current batch.
+# The current work of a phase: requests at the engines, open episodes, the current batch.
 _LOADS = f"""
     SELECT p.id, CASE p.role
         WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
@@ -81,9 +81,9 @@ class MachinesPreview:
     @property
     def sentences(self) -> list[str]:
         """Return the whole dry run as sentences, in reading order."""
-        said = [shown.sentence for shown in self.phases]
-        said += [shown.sentence for shown in self.jobs if shown.impact.is_changed]
-        return said or ["Nothing that runs or waits is concerned."]
+        sentences = [shown.sentence for shown in self.phases]
+        sentences += [shown.sentence for shown in self.jobs if shown.impact.is_changed]
+        return sentences or ["Nothing that runs or waits is concerned."]
 
 
 def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> MachinesPreview:

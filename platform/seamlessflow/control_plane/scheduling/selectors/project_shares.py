@@ -1,4 +1,5 @@
-"""Shares of projects as a person sees them: weight, quota, entitlement, what is held, borrowed or lent.
+"""Shares of projects as a person sees them: weight, quota, entitlement, and the machines that they have, borrow or
+lend.
 
 Takes a page of projects. Reads one snapshot and the ledger of the last hour, whatever the number of projects.
 """

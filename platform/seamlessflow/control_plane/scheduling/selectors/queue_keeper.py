@@ -1,7 +1,7 @@
 """The queue of this moment, shared by all readers of this process.
 
-Reads a snapshot and explains it. What is cheap is computed for each answer. What took long is kept for ten times as
-long as it took, so that a large fleet with many readers costs at most a tenth of a core. Invariants: what is kept names
+Reads a snapshot and explains it. A cheap one is computed for each answer. One that took long is kept for ten times as
+long as it took, so that a large fleet with many readers costs at most a tenth of a core. Invariants: a kept queue names
 no reader, so each answer is still narrowed to what its reader may see; at most one queue is kept.
 """
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class KeptQueue:
-    """A queue, its offers as far as somebody asked for them, and what they cost so far in processor time."""
+    """A queue, its offers as far as readers asked for them, and what these cost so far in processor time."""
 
     def __init__(self) -> None:
         self._lock = RLock()

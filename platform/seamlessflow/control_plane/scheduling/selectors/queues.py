@@ -1,7 +1,7 @@
 """The queue as one caller may see it: why jobs wait, who holds the machines, and what would help.
 
 Takes an `Access`; reads one snapshot, or the one that is kept, and the caller's jobs in it. Invariants: jobs of
-projects that the caller may not read are never named, and only operators are told of pools that a project may not use.
+projects that the caller may not read are never named, and only operators see pools that a project may not use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from seamlessflow.core.scheduling.snapshot import JobView
 @dataclass(frozen=True, slots=True)
 class ShownHolder:
     holder: Holder
-    job: JobView | None  # None: nobody has the machine, or a job of another project
+    job: JobView | None  # None: no job has the machine, or one of another project
     sentence: str
 
 

@@ -128,7 +128,7 @@ _JOBS = f"""
 
 
 def machine_views() -> tuple[MachineView, ...]:
-    """Return all machines by name, each with its live phases and what was judged of it."""
+    """Return all machines by name, each with its live phases and its judgement."""
     by_machine = itertools.groupby(prepared_rows(_MACHINES), key=itemgetter(0))
     machines = tuple(_machine_view(list(rows)) for _, rows in by_machine)
     judged = judgements_load()

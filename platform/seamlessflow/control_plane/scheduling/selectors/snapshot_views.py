@@ -43,7 +43,7 @@ def gang_view(
 
 
 def next_view(role: str, job_id: UUID | None, num_batches: int | None, reason: str) -> NextPhase | None:
-    """Return what was decided to follow a phase; None if nothing was (`role` is empty)."""
+    """Return the phase that was decided to follow one; None if none was (`role` is empty)."""
     return NextPhase(role=Role(role), job_id=job_id, num_batches=num_batches, reason=reason) if role else None
 
 
@@ -75,7 +75,7 @@ def machine_view(
     now: datetime,
     judgement: MachineJudgement | None = None,
 ) -> MachineView:
-    """Return a machine with its live phases and what was judged of it."""
+    """Return a machine with its live phases and its judgement."""
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
     limit_s = unheard_limit_s(0.0 if heartbeat is None else heartbeat.interval_s)
@@ -111,7 +111,7 @@ def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> Quara
 
 
 def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a machine view tells of the machine's own report, which is empty until there was one."""
+    """Return the fields of a machine view that come from the machine's own report, which may not have come yet."""
     devices = msgspec.convert(capabilities.get("devices", []), list[Device])
     cordoned = capabilities.get("device_problems", {})
     working = [device for device in devices if device.id not in cordoned]

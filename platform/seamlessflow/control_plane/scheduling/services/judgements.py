@@ -1,4 +1,4 @@
-"""Stores what is judged of machines whose phases fail or roll out slowly: quarantines, and their ends.
+"""Stores judgements of machines whose phases fail or roll out slowly: quarantines, and their ends.
 
 Invariant: each change is one event with its author and reason. A quarantine takes the failures up to a fence; those are
 judged, so none leads to a second one.
@@ -22,7 +22,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 @transaction.atomic
 def machine_quarantine(decision: QuarantineMachine, *, author: str) -> bool:
-    """Quarantine a machine, from now on. False if somebody has judged its failures meanwhile, or it is gone."""
+    """Quarantine a machine, from now on. False if its failures were judged meanwhile, or it is gone."""
     machine = _machine_lock(decision.machine_id)
     if machine is None:
         return False

@@ -144,7 +144,7 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
 
 @transaction.atomic
 def _pause(decision: PauseJob) -> bool:
-    """Ask a job to pause on the platform's own behalf. False if somebody resumed or ended it meanwhile."""
+    """Ask a job to pause on the platform's own behalf. False if it was resumed or ended meanwhile."""
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=decision.job_id).first()
     if job is None or job.desired != DesiredJobState.RUN or not _has_failed_since(job):
         return False
@@ -168,7 +168,7 @@ def phase_lease(lease: Lease) -> WakeUp | None:
     """Lease a machine under the next fence. Returns None if the machine or the job changed since the snapshot.
 
     The fence of a train phase also exceeds that of every earlier train phase of the job, whatever its machine: the
-    job's `train_fence` then tells publishers apart by one number.
+    job's `train_fence` then distinguishes publishers by one number.
 
     Locks here leave keys alone (`no_key`): a heartbeat that fails a phase locks its job, and when it commits, the
     foreign key of its ledger rows is checked against the machine. A full lock of the machine's row could deadlock.

@@ -1,9 +1,9 @@
-"""Reads what the admission of groups depends on, and records lulls: times in which runners had room and no group could
-begin.
+"""Reads the counts on which the admission of groups depends, and records lulls: times in which runners had room and no
+group could begin.
 
 Everything is counted and measured in durable rows, so a restart never inflates it. An engine that is too far behind to
-sample for training gets no turns and delays nobody. At most one lull of a job is open, and the next session that begins
-ends it. Call everything here under the job's lock.
+sample for training gets no turns and delays no other. At most one lull of a job is open, and the next session that
+begins ends it. Call everything here under the job's lock.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ServedBatches:
     published: int
     by_all: int  # by every engine within the staleness bound
     by_any: (
-        int  # by some engine; at most one less than `published`, so that engines that are stuck delay nobody
+        int  # by some engine; at most one less than `published`, so that engines that are stuck delay no job
     )
 
 
@@ -116,7 +116,7 @@ async def pace_read(connection: Connection, job_id: UUID, published_batch: int) 
                 step_s=step_s, wait_s=wait_s or 0.0, sojourns_s=tuple(sojourns), longest_s=longest_s
             )
             for step_s, wait_s, sojourns, longest_s in await cursor.fetchall()
-            if longest_s is not None  # a batch whose groups are no more tells nothing about groups
+            if longest_s is not None  # a batch whose groups are no more is no evidence about groups
         ]
     )
 

@@ -38,7 +38,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """The stage change that a person requested last; number 0 if nobody has requested one."""
+    """The stage change that a person requested last; number 0 if there was none."""
 
     number: int
     stage: int | None

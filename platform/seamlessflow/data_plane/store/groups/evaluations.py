@@ -154,7 +154,7 @@ async def evaluation_finish_if_whole(
 
 
 async def evaluations_cancel(connection: Connection) -> None:
-    """Cancel the evaluations of jobs that are over, because nobody runs their remaining tasks. Figures stay null."""
+    """Cancel the evaluations of jobs that are over, because no agent runs their remaining tasks. Figures stay null."""
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.CANCELLED)
     async with connection.transaction():
         cursor = await connection.execute(

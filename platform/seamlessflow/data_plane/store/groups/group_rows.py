@@ -280,7 +280,7 @@ async def sessions_insert(
 ) -> list[LeasedSession]:
     """Open the next attempt of each slot, in one round trip, for the gateway with this `epoch`.
 
-    `make_key` makes a session's key; default: random. `base_url`: what the sessions are told of their gateway.
+    `make_key` makes a session's key; default: random. `base_url`: the address of their gateway that the sessions get.
     """
     leased = []
     for slot in slots:

@@ -1,4 +1,4 @@
-"""Rows of external sessions that have gone silent, and of groups in which nobody opens sessions any more.
+"""Rows of external sessions that have gone silent, and of groups in which no client opens sessions any more.
 
 All times are the database's. Invariant: no statement here waits for a session to which a turn is being written, so none
 can deadlock with the writer of turns; the next poll handles the sessions that were skipped.

@@ -203,7 +203,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
 
 
 def node_flags(row: NodeRow) -> dict[str, Any]:
-    """Return the flags as they are stored: with what the tree keeps in fields of its own."""
+    """Return the flags as they are stored: with those that the tree keeps in fields of its own."""
     flags = dict(row.facts.flags)
     if row.node.context:
         flags[CONTEXT_FLAG] = row.node.context.hex()

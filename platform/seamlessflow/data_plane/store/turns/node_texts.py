@@ -1,6 +1,6 @@
 """The texts of a session's nodes, without their tokens: what a request needs that names earlier answers.
 
-Enters: the key of a session. Leaves: its nodes, in order of their index, with what was said in them.
+Enters: the key of a session. Leaves: its nodes, in order of their index, with their messages.
 """
 
 from dataclasses import dataclass

@@ -86,9 +86,9 @@ class TurnWriter:
         num_at_work: Callable[[], int] = _none,
         num_waiting: Callable[[], int] = _none,
     ) -> None:
-        """`num_at_work` tells how many turns are at engines or wait for one: those that may be stored soon.
+        """`num_at_work`: the number of turns that are at engines or wait for one: those that may be stored soon.
 
-        `num_waiting` tells how many of them wait for an engine.
+        `num_waiting`: the number of them that wait for an engine.
         """
         self._url = database_url
         self._num_at_work = num_at_work
@@ -261,7 +261,8 @@ async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> l
 def _count(turns: Sequence[PendingTurn]) -> Count:
     """Return what counts the turns in the rows of their sessions, which stay locked until the transaction ends.
 
-    It counts fewer sessions if one is over or is no longer this gateway's. Nobody can claim a session that is locked.
+    It counts fewer sessions if one is over or is no longer this gateway's. No gateway can claim a session that is
+    locked.
     """
     counts: dict[tuple[UUID, int], tuple[int, int]] = {}
     for turn in turns:

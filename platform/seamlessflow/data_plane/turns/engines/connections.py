@@ -36,7 +36,7 @@ class EngineConnections:
         self._connections.close()
 
     async def take(self, endpoint: str, lifeline: Lifeline) -> EngineConnection:
-        """Return a connection that nobody else uses, tied to the lifeline.
+        """Return a connection that no other request uses, tied to the lifeline.
 
         Raises OSError, and EngineStalled if the lifeline is cut before there is one.
         """

@@ -1,7 +1,7 @@
 """Ends a request to an engine that is suspected, wherever the request waits.
 
-`EngineWatch` cuts the lifelines of an engine; whoever waits for that engine ties what ends its wait. Invariant: once a
-lifeline is cut, every wait tied to it ends with EngineStalled.
+`EngineWatch` cuts the lifelines of an engine; a task that waits for that engine ties the call that ends its wait.
+Invariant: once a lifeline is cut, every wait tied to it ends with EngineStalled.
 """
 
 from collections.abc import Callable

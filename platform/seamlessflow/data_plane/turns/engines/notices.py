@@ -22,7 +22,7 @@ CHECK_S = 5.0
 ANSWER_S = 5.0
 
 
-async def notices_hear(database_url: str, heard: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
+async def notices_hear(database_url: str, handlers: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
     """Call the function of each channel with the payload of each notification, until cancelled."""
     while True:
         try:
@@ -30,10 +30,10 @@ async def notices_hear(database_url: str, heard: Mapping[str, Callable[[str], Aw
                 database_url, autocommit=True, connect_timeout=5, **KEEPALIVES
             )
             async with connection:
-                await _ask(connection, "; ".join(f"LISTEN {channel}" for channel in heard))
+                await _ask(connection, "; ".join(f"LISTEN {channel}" for channel in handlers))
                 while True:
                     async for notify in connection.notifies(timeout=CHECK_S):
-                        await heard[notify.channel](notify.payload)
+                        await handlers[notify.channel](notify.payload)
                     await _ask(connection, "SELECT 1")
         except DATABASE_AWAY as error:
             log.warning(

@@ -10,13 +10,13 @@ over the gateways are the engine's own tokens and seconds.
 
 from dataclasses import dataclass
 
-HALF_LIFE_S = 120.0  # after so long, what was counted weighs half
+HALF_LIFE_S = 120.0  # after so long, a count weighs half
 MIN_TOLD_S = 1.0  # fewer seconds are not worth telling
 
 
 @dataclass(slots=True)
 class EnginePace:
-    """What is counted of one engine. `num_tokens`, `seconds`: while it was full, lately."""
+    """The counts of one engine. `num_tokens`, `seconds`: while it was full, lately."""
 
     since_s: float  # up to when its time is counted
     num_tokens: float = 0.0

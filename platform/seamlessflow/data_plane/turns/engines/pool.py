@@ -30,7 +30,7 @@ from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
 from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine, TurnWait
 
-PACES_TOLD_S = 10.0  # paces are told so seldom, because they are judged by minutes
+PACES_TOLD_S = 10.0  # paces are reported so seldom, because they are judged by minutes
 
 
 class TooManyWaiting(Exception):

@@ -1,4 +1,4 @@
-"""What the gateway sends to an engine: the bytes of a request for an answer, and the headers of every request.
+"""The messages of a gateway to an engine: the bytes of a request for an answer, and the headers of every request.
 
 Invariant: the credential, the job and the version in the headers are those of the engine's row.
 """

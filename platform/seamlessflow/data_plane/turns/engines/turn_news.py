@@ -1,6 +1,6 @@
-"""Tells the scheduler at once if a job wants more or fewer engines than it was told, and books tokens read again.
+"""Reports to the scheduler at once if a job wants more or fewer engines than was reported, and books tokens read again.
 
-It takes the counts of turns and writes them to this gateway's row. The sign of life tells the same numbers once a
+It takes the counts of turns and writes them to this gateway's row. The sign of life has the same numbers once a
 second, which is too late where several jobs share machines: an engine whose batch has ended would stand idle beside
 jobs that want it. It is soon enough for how many more engines than it has a job wants.
 """

@@ -15,7 +15,7 @@ class NoEngine(Exception):
 
 
 def _untold() -> None:
-    """Do nothing: nobody is told that the turn waits."""
+    """Do nothing: the client does not learn that the turn waits."""
 
 
 @dataclass(slots=True)

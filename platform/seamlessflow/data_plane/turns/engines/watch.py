@@ -1,7 +1,7 @@
 """Watches engines that hold requests: suspects an engine that yields nothing, and trusts it once it samples again.
 
 It takes requests as they begin and end, the engine table and the clock. It cuts requests off from a suspected engine,
-tells the pool which engines to leave out, and reports each suspicion and its end as an event. `core.liveness.stall`
+makes the pool leave such engines out, and reports each suspicion and its end as an event. `core.liveness.stall`
 decides; this module only measures. States of an engine: trusted → suspected → trusted, or gone with its row.
 """
 

@@ -46,9 +46,9 @@ class OutputTooLarge(ValueError):
 
 
 class GenerationTag(Extension):
-    """`{% generation %}` marks what the model writes, for who masks it in training; the text is written as it is.
+    """`{% generation %}` marks the model's own text, for masks in training; the text is written as it is.
 
-    The body is a block of its own, as in transformers: what it sets is not visible outside.
+    The body is a block of its own, as in transformers: its variables are not visible outside.
     """
 
     tags = {"generation"}

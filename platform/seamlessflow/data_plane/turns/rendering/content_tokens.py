@@ -1,4 +1,4 @@
-"""Tells which tokens of an answer its content is made of, for clients that ask for their logprobs.
+"""Finds the tokens of which the content of an answer is made, for clients that ask for their logprobs.
 
 It reads an answer's tokens one by one, beside the `AnswerText` that reads them in pieces, and returns their numbers
 from 0. Invariant: the result does not depend on the pieces. Tokens of reasoning, of calls, of marks and of the white

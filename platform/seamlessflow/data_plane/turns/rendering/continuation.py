@@ -15,7 +15,7 @@ from seamlessflow.data_plane.turns.rendering.parsers.families import Family
 
 @dataclass(frozen=True, slots=True)
 class TailKind:
-    """What the text that a turn adds after an answer may depend on. arguments: the template's, as JSON."""
+    """The facts on which the text that a turn adds after an answer may depend. arguments: the template's, as JSON."""
 
     has_tools: bool
     num_calls: int  # of the answer, whose results follow it; 2 stands for several

@@ -1,8 +1,9 @@
 """One helper process, as the gateway sees it: frames go in, replies come out in the same order.
 
-`helpers` sends it works; it tells which work each reply answers, and once that it is gone. Several works may be under
+`helpers` sends it works; it reports which work each reply answers, and once that it is gone. Several works may be under
 way, so that a helper finds the next one in its pipe and neither side sleeps in between. The first of them is the one
-that the helper makes now. Invariants: replies come in the order of the works; after `on_gone` nothing is told any more.
+that the helper makes now. Invariants: replies come in the order of the works; after `on_gone` nothing is reported any
+more.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ class HelperProcess(asyncio.SubprocessProtocol):
             self._stdin.write(LENGTH.pack(len(body)) + body)
 
     def take_back(self) -> list[Work]:
-        """Return the works that wait behind the first; what the helper replies to them is ignored."""
+        """Return the works that wait behind the first; the helper's replies to them are ignored."""
         first, *others = self.under_way
         self.under_way = deque([first, *(None for _ in others)])
         return [work for work in others if work is not None]
@@ -103,7 +104,7 @@ class HelperProcess(asyncio.SubprocessProtocol):
         return self._is_gone
 
     def close(self) -> None:
-        """End the process; nothing is told any more."""
+        """End the process; nothing is reported any more."""
         self._is_gone = True
         self._transport.close()
 

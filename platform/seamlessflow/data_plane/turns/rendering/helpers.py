@@ -38,7 +38,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class HelperLimits:
-    """The limits of one request: processor time, and memory beyond what the model's own files take."""
+    """The limits of one request: processor time, and memory beyond that of the model's own files."""
 
     num_helpers: int = 2
     cpu_s: float = 10.0
@@ -194,7 +194,7 @@ class PromptHelpers:
         self._feed()
 
     def _let_go(self, helper: HelperProcess) -> None:
-        """Give a helper that is closed no more work; whoever stops us waits for its end."""
+        """Give a helper that is closed no more work; the caller that stops us waits for its end."""
         if helper in self._helpers:
             self._helpers.remove(helper)
         self._closed = [one for one in self._closed if not one.has_ended] + [helper]

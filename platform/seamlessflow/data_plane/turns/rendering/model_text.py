@@ -116,7 +116,7 @@ def _packed(ids: Sequence[int]) -> bytes:
 
 
 def _beginning(tokenizer: Tokenizer) -> bytes:
-    """Return what the tokenizer's post-processor puts before a text. What it puts behind one would end a prompt."""
+    """Return the tokens that the tokenizer's post-processor puts before a text. Those behind one would end a prompt."""
     whole = tokenizer.encode("a", add_special_tokens=True)
     own = [at for at, is_added in enumerate(whole.special_tokens_mask) if not is_added]
     return _packed(whole.ids[: own[0]]) if own else b""

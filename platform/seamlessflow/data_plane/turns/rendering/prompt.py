@@ -48,7 +48,7 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     max_tokens: int  # the model's context length
     family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
-    demand: ToolDemand | None = None  # what the client demands of the answer
+    demand: ToolDemand | None = None  # the client's demand on the answer
     # The reasoning of answers in the tree stays, whatever the template does with it.
     retains_reasoning: bool = False
     is_tail: bool = False  # the messages are those of `tails.tail_of`; the one cut is the answer among them
@@ -71,7 +71,7 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
     cut: int | None  # the index of the cut that the new tokens follow; None: they are the whole prompt
     new_ids: bytes  # packed int32
     starts_in_reasoning: bool
-    guide: tuple[GuideKind, str] | None = None  # what the demand means for the model: kind and text
+    guide: tuple[GuideKind, str] | None = None  # the demand in the model's terms: kind and text
     is_of_tail: bool = False  # the last answer and what follows it were enough
     has_one_call: bool = False  # the template cannot render an answer with several calls
 

@@ -23,7 +23,7 @@ def renders_parallel_calls(text: ModelText) -> bool:
 
 
 def writes_reasoning(text: ModelText) -> bool:
-    """Return whether the template writes the marks of reasoning: before the answer, or around what was thought."""
+    """Return whether the template writes the marks of reasoning: before the answer, or around its reasoning."""
     return _found(text, "reasoning", lambda: _writes_reasoning(text))
 
 

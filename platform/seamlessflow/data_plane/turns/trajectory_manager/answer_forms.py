@@ -137,22 +137,22 @@ class AnswerForms:
         return ending in self.text.decode(last.tolist())
 
     def _forms(self, message: Message) -> Iterator[_Form]:
-        """Yield what a message may mean beside what it says."""
+        """Yield the other messages that one may stand for."""
         unnamed = {key: value for key, value in message.items() if key != "name"}
-        for said in (unnamed, *self._readings(unnamed)):
-            yield _Form(said)
-            yield from self._with_endings(said)
+        for text in (unnamed, *self._readings(unnamed)):
+            yield _Form(text)
+            yield from self._with_endings(text)
 
     def _readings(self, message: Message) -> Iterator[Message]:
         content, own = message_text(message.get("content")), message.get("tool_calls") or []
         parsed = self.calls_as_text(message)
         if parsed is not None:
             yield _with_parsed(message, parsed)
-        said, listed = self._listed(content)
+        text, listed = self._listed(content)
         if listed and (not own or calls_digest({"tool_calls": own}) == calls_digest({"tool_calls": listed})):
-            yield {**message, "content": said, "tool_calls": listed}
-        if listed and not own and all(_is_code_of(said, call) for call in listed):
-            yield {**message, "content": said}
+            yield {**message, "content": text, "tool_calls": listed}
+        if listed and not own and all(_is_code_of(text, call) for call in listed):
+            yield {**message, "content": text}
 
     def _with_endings(self, message: Message) -> Iterator[_Form]:
         content = message_text(message.get("content")).rstrip()
@@ -162,10 +162,10 @@ class AnswerForms:
 
     def _listed(self, content: str) -> tuple[str, Calls]:
         """Return the text and the calls that are listed behind it."""
-        said, mark, listed = content.rpartition(_LISTED)
-        if not mark or not (said.endswith("\n") or not said) or not self._is_within(len(listed)):
+        text, mark, listed = content.rpartition(_LISTED)
+        if not mark or not (text.endswith("\n") or not text) or not self._is_within(len(listed)):
             return content, []
-        return said, _calls(listed)
+        return text, _calls(listed)
 
     def _may_read(self, content: str) -> bool:
         """Return whether the text may have calls, and may still be read. Some families write calls without a mark."""
@@ -223,12 +223,12 @@ def _is_call(call: Any) -> bool:
     )
 
 
-def _is_code_of(said: str, call: Mapping[str, Any]) -> bool:
+def _is_code_of(text: str, call: Mapping[str, Any]) -> bool:
     """Return whether the call's only argument is the last block of code in the text, between tags or fences."""
     code = call["function"]["arguments"]
     if not isinstance(code, str) or not code.strip():
         return False
-    before, found, after = said.rpartition(code.strip())
+    before, found, after = text.rpartition(code.strip())
     opening, closing = before.rstrip(), after.lstrip()
     is_opened = not opening or opening.endswith(">") or "```" in opening[-_FENCE_CHARS:].split("\n")[-1]
     return bool(found) and is_opened and (not closing or closing.startswith(("<", "```")))

@@ -105,7 +105,7 @@ class EarlierAnswers:
                 self.keep(prompt, answers)
 
     def leave_out(self, tree: PrefixTree) -> None:
-        """Leave out what the new attempt has in its tree."""
+        """Leave out the answers that the new attempt has in its tree."""
         for index in {node.parent for node in tree.nodes if node.kind is NodeKind.SAMPLED}:
             num_answers = sum(not tree.nodes[child].is_partial for child in tree.children[index])
             prompt = _digest(tree.path_tokens(index))

@@ -34,12 +34,12 @@ class InFlight:
             self._task.cancel()
 
     def client_left(self) -> None:
-        """Cancel it: nobody waits for the answer."""
+        """Cancel it: no client waits for the answer."""
         self.has_client_left = True
         self.cancel()
 
     def cancellation_taken(self) -> bool:
-        """Return whether `cancel` interrupted the task, which then goes on; False: somebody else wants it to end."""
+        """Return whether `cancel` interrupted the task, which then goes on; False: another caller wants it to end."""
         return self._is_cancelled and self._task.uncancel() == 0
 
     def end(self) -> None:

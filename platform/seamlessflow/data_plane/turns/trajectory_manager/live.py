@@ -118,10 +118,10 @@ class Choice:
     def call_id(self, number: int) -> str:
         """Return the identifier of tool call `number`, which the stream and the record share.
 
-        It is what the model wrote, or else a new one; all new ones of one answer have the same stem.
+        It is the model's own, or else a new one; all new ones of one answer have the same stem.
         """
-        said = self.text.parsed.tool_calls[number].call_id
-        return said or self.text.family.call_ids.call_id(self.call_stem, number)
+        own = self.text.parsed.tool_calls[number].call_id
+        return own or self.text.family.call_ids.call_id(self.call_stem, number)
 
     def message(self) -> dict[str, Any]:
         """Return the assistant message as delivered."""
@@ -273,7 +273,7 @@ class LiveSession:
         self.use.restore(rows)
 
     def call_seed(self, plan: TurnPlan) -> bytes:
-        """Return what the identifiers of a new turn's calls depend on; empty if they shall be random.
+        """Return the seed of the identifiers of a new turn's calls; empty if they shall be random.
 
         An attempt that resumes an earlier one gives the calls of its first answers the same identifiers. Then its next
         prompts are the same even where a template writes identifiers, and get the recorded answers. Further answers to

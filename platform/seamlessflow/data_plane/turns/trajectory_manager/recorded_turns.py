@@ -1,4 +1,4 @@
-"""What was said in a session, as its rows have it, for requests that name earlier answers by their identifiers.
+"""The conversation of a session, as its rows have it, for requests that name earlier answers by their identifiers.
 
 It takes the texts of a session's nodes, in order of their index, and returns answers by their turns, and the messages
 of a conversation up to an answer. Invariant: only answers that ended are returned.

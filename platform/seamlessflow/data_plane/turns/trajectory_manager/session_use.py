@@ -1,6 +1,6 @@
 """How much of its bounds a session has used, and how much it has under way.
 
-What is used is counted from the session's rows when it is read back, and as rows are made afterwards; so the counts
+Use is counted from the session's rows when it is read back, and as rows are made afterwards; so the counts
 survive a gateway. A turn counts once, however often its request arrives: it is open until its rows are made or its
 request ends, and an abandoned turn that a retry continues is the same turn. Tokens of abandoned turns count, because
 they were sampled.

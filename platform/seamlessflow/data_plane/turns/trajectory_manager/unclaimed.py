@@ -1,8 +1,9 @@
 """Answers that a failed session did not get to see, for the next attempt of its slot.
 
-In: what the turns of failed sessions have sampled, and may be sampling still. Out: the answers for a request that wants
-exactly the same, once. A slot also lists the requests of its failed sessions that have yet to end. Invariant: what
-nobody will ask for any more stops growing: that of a slot which is dropped, and the oldest if there is too much.
+In: the answers that turns of failed sessions have sampled, and may be sampling still. Out: the answers for a request
+that wants exactly the same, once. A slot also lists the requests of its failed sessions that have yet to end.
+Invariant: an answer for which no session will ask any more stops growing: one of a dropped slot, and the oldest if
+there is too much.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class UnclaimedAnswers:
         return {begun.source for begun in slot.answers if begun.source} if slot else set()
 
     def drop(self, key: SlotKey) -> None:
-        """Stop and forget what is kept for a slot: it has its outcome, or begins anew."""
+        """Stop and forget the answers kept for a slot: it has its outcome, or begins anew."""
         if (slot := self._pop(key)) is not None:
             slot.stop()
 

@@ -42,5 +42,5 @@ SHORT_IDS = CallIds(
 
 
 def call_stem(call_id: str) -> str | None:
-    """Return what the identifiers of all calls of one answer begin with; None if the gateway did not make this one."""
+    """Return the stem of the identifiers of all calls of one answer; None if the gateway did not make this one."""
     return LONG_IDS.stem(call_id) or SHORT_IDS.stem(call_id)

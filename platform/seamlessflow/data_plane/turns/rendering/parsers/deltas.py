@@ -22,7 +22,7 @@ def tool_names(tools: Tools) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     name: str
-    arguments: str  # JSON text; in formats that carry it verbatim, exactly what the model wrote
+    arguments: str  # JSON text; in formats that carry it verbatim, exactly the model's own text
     call_id: str = ""  # the identifier that the model wrote, if its format has one
 
 

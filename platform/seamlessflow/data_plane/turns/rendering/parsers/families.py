@@ -1,4 +1,4 @@
-"""What the gateway knows of each model family: its marks, its parser, and how its templates expect tool calls.
+"""The facts of each model family: its marks, its parser, and how its templates expect tool calls.
 
 Invariant: every mark that a family's parser reads is in its `marks`, so that it stays in the text even if the tokenizer
 calls it special.

@@ -111,7 +111,7 @@ class MarkedCallsParser:
         self._scan = syntax.scan()
         self._first_end: int | None = None  # where the call ended if this mark were none of an argument's
         self._loose: tuple[int, Sequence[ToolCall]] | None = (
-            None  # where it ended if a tag were missing, and what it is
+            None  # where it ended if a tag were missing, and its value
         )
         self._lead = ""  # a leading mark and the white space after it; dropped before a call
         self._space = ""  # white space that may precede a call
