@@ -14,8 +14,8 @@ from tests.acceptance.job_watching import assert_audit_holds, wait_for_version
 from tests.acceptance.platform_process import new_platform
 from tests.fixtures.repository import ROOT
 
-# Before jobs shared a fleet: the last revision whose machines served one job after another.
-EARLIER = "c4a963fea9c8fd045c05999906bb0eac956ac86b"
+# The last revision with the former layout of the control plane; its trainers write checkpoints of format 2.
+EARLIER = "f58b7b5571e8cade88541881e0991d2082fcdc14"
 PARTS = ("platform", "workers", "deploy", "manage.py")
 NUM_BEFORE, NUM_UPDATES = 2, 5
 

@@ -38,10 +38,6 @@ async def test_the_engine_table_lists_every_engine_of_a_phase_that_serves(
     gateway_world.tell_replicas([None, second])
     assert await table(gateway_world) == [(1, second.base_url, True)]
 
-    gateway_world.tell_replicas([first, second])
-    gateway_world.sql("UPDATE scheduling_phase SET engines = NULL")
-    assert await table(gateway_world) == [(0, first.base_url, False)], "the report of an older supervisor"
-
 
 async def test_a_lost_engine_costs_its_turns_a_hand_over_its_fellow_nothing_and_is_used_again_once_it_is_back(
     gateway_world: GatewayWorld,
