@@ -24,7 +24,14 @@ Connection = AsyncConnection[TupleRow]
 Pool = AsyncConnectionPool[Connection]
 START_TIMEOUT_S = 30.0
 POOL_SIZE = 4
-DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+# A gateway that is stopped within a transaction would keep its locks, and no other could take its sessions over.
+MAX_IDLE_IN_TRANSACTION_S = 5.0
+DATABASE_AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    PoolTimeout,
+)
 RETRY_S = 0.5
 
 
@@ -73,7 +80,16 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
         open=False,
         timeout=START_TIMEOUT_S,
         check=_check,
+        configure=idle_bound,
         kwargs={"autocommit": True, **KEEPALIVES},
+    )
+
+
+async def idle_bound(connection: Connection) -> None:
+    """Let the server end the connection if it stands still within a transaction."""
+    limit_ms = str(round(MAX_IDLE_IN_TRANSACTION_S * 1000))
+    await connection.execute(
+        "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", [limit_ms]
     )
 
 

@@ -18,14 +18,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import psycopg
 from psycopg import AsyncConnection
 
 from seamlessflow.core.environment.resuming import attempt_to_resume, attempts_resumable
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.connection import RETRY_S, Connection, Pool
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, Connection, Pool, idle_bound
 from seamlessflow.data_plane.store.jobs import JobRow, job_read
 from seamlessflow.data_plane.store.turns.flush import Count, NotCounted, rows_store
 from seamlessflow.data_plane.store.turns.node_rows import (
@@ -173,7 +172,7 @@ class TurnWriter:
                 await self.transact(connection, turns, is_in_doubt=is_in_doubt)
                 metrics.FLUSH.observe(time.monotonic() - started_s)
                 return
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except DATABASE_AWAY as error:
                 log.warning("the database is unreachable, the flush will be repeated: %s", str(error).strip())
                 is_in_doubt = True
                 self._connection = None
@@ -201,9 +200,11 @@ class TurnWriter:
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = await AsyncConnection.connect(
+            connection = await AsyncConnection.connect(
                 self._url, autocommit=True, connect_timeout=5, **KEEPALIVES
             )
+            await idle_bound(connection)
+            self._connection = connection
         return self._connection
 
 
