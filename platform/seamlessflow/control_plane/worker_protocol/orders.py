@@ -11,10 +11,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
 from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
-from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view, machine_view, pools_of
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view, pools_of, reported_fields
 from seamlessflow.control_plane.worker_protocol.beats import (
     JOBS_PER_PAGE,
     SeenJob,
@@ -45,7 +44,7 @@ def reply_build(
     machine: SeenMachine, *, num_intervals_acked: int, interval_s: float, now: datetime
 ) -> HeartbeatReply:
     gangs = gang_orders(machine.phases)
-    able = {one.job.id: one for one in _able_jobs(machine, now)}
+    able = {one.job.id: one for one in _able_jobs(machine)}
     only_agents = _only_agents(machine)
     candidates = [_candidate(one.job, only_agents) for one in able.values()]
     saving = {
@@ -89,7 +88,7 @@ class _AbleJob:
     memory: DeviceMemory | None  # of the machine's devices
 
 
-def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
+def _able_jobs(machine: SeenMachine) -> list[_AbleJob]:
     """Return as many jobs that may have children here as the choice of warm ones needs, the first to be warm first.
 
     Every machine asks with each heartbeat, so the specs come from memory instead of the database. A trainer is compared
@@ -97,7 +96,7 @@ def _able_jobs(machine: SeenMachine, now: datetime) -> list[_AbleJob]:
     """
     is_training = any(phase.role is Role.TRAIN for phase in machine.phases)
     num_needed = JOBS_PER_PAGE if is_training else MAX_WARM_JOBS + len(_only_agents(machine))
-    view, here = _view(machine, now), list[_AbleJob]()
+    view, here = _view(machine), list[_AbleJob]()
     for page in _job_pages(machine):
         specs = specs_load(job.id for job in page)
         for job in page:
@@ -138,20 +137,15 @@ def _job_pages(machine: SeenMachine) -> Iterator[list[SeenJob]]:
         page = jobs_see(machine_id=machine.id, offset=offset)
 
 
-def _view(machine: SeenMachine, now: datetime) -> MachineView:
-    row = Machine(
+def _view(machine: SeenMachine) -> MachineView:
+    """Return what the rules on warm processes read of a machine: neither its phases nor when it was heard."""
+    return MachineView(
         id=machine.id,
         name=machine.name,
-        tags=machine.tags,
+        tags=frozenset(machine.tags),
         pool=machine.pool,
-        is_cordoned=machine.is_cordoned,
-        is_draining=machine.is_draining,
+        **reported_fields(machine.capabilities or {}),
     )
-    if machine.received_at is not None:
-        row.heartbeat = MachineHeartbeat(
-            received_at=machine.received_at, capabilities=machine.capabilities or {}
-        )
-    return machine_view(row, (), now)
 
 
 def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, resolved: ResolvedSpec) -> list[Role]:

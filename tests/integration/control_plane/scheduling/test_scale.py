@@ -103,7 +103,7 @@ def test_fault_8_a_cycle_does_not_look_at_jobs_that_are_over(
     job, _ = beating(cast)
     asked: list[str] = []
 
-    def note(statement: str) -> list[Any]:
+    def note(statement: str, values: object = None) -> list[Any]:
         asked.append(statement)
         return []
 

@@ -3,15 +3,9 @@
 A machine is healthy while its newest heartbeat is younger than its limit by the server's clock.
 """
 
-from typing import Any
-
-from django.db.models import Exists, OuterRef, Subquery
-
-from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors.judgement_rows import failure_views
 from seamlessflow.control_plane.scheduling.selectors.pace_rows import sampled_load
 from seamlessflow.control_plane.scheduling.selectors.snapshot_rows import job_views, machine_views
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.blame.stragglers import with_paces
 from seamlessflow.core.scheduling.snapshot import Snapshot
 
@@ -20,14 +14,3 @@ def snapshot_load(*, may_evict: bool = True) -> Snapshot:
     # Machines first: a lease that ends in between is then seen with the demand that it left, and is decided anew.
     machines = with_paces(machine_views(), sampled_load())
     return Snapshot(machines=machines, jobs=job_views(), failures=failure_views(), may_evict=may_evict)
-
-
-def live_phases(**only: Any) -> list[Phase]:
-    """List live phases, with what became of their gangs' other members. `only`: look-ups that narrow them."""
-    fellows = Phase.objects.filter(gang_id=OuterRef("gang_id"))
-    failed = fellows.filter(state=PhaseState.FAILED).order_by("ended_at")
-    live = Phase.objects.filter(state__in=LIVE_PHASE_STATES, **only).annotate(
-        gang_failure=Subquery(failed.values("reason")[:1]),
-        gang_has_ended=Exists(fellows.filter(state=PhaseState.ENDED)),
-    )
-    return list(live.order_by("id"))

@@ -1,28 +1,16 @@
-"""Turns rows of machines, phases and jobs into the values that the scheduling rules read."""
+"""Turns reports of machines, grants of pools and specs of jobs into the values that the scheduling rules read."""
 
-import functools
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import PoolGrant
 from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
-from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.decisions import NextPhase
-from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
-from seamlessflow.core.scheduling.snapshot import (
-    GangView,
-    JobView,
-    MachineView,
-    PhaseView,
-    QuarantineView,
-)
+from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.sizing.job_needs import device_memory
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.labels import labels_of
@@ -30,84 +18,6 @@ from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 
 Grants = Mapping[str, Collection[UUID]]
-
-
-def gang_view(
-    gang_id: UUID | None, member: int | None, first_failure: str | None, has_ended: bool
-) -> GangView | None:
-    """Return the gang of a phase, if any. `first_failure`: why its first failed phase failed; None if none did."""
-    if gang_id is None or member is None:
-        return None
-    failure = "" if first_failure is None else first_failure or "it failed"
-    return GangView(id=gang_id, member=member, failure=failure, has_ended=has_ended)
-
-
-def next_view(role: str, job_id: UUID | None, num_batches: int | None, reason: str) -> NextPhase | None:
-    """Return the phase that was decided to follow one; None if none was (`role` is empty)."""
-    return NextPhase(role=Role(role), job_id=job_id, num_batches=num_batches, reason=reason) if role else None
-
-
-def phase_view(phase: Phase, now: datetime) -> PhaseView:
-    seen: Any = phase  # annotated by `selectors.live_phases`
-    since = phase.leased_at
-    if phase.state == PhaseState.DRAINING and phase.draining_at is not None:
-        since = phase.draining_at
-    elif phase.state == PhaseState.ACTIVE and phase.active_at is not None:
-        since = phase.active_at
-    return PhaseView(
-        id=phase.id,
-        job_id=phase.job_id,
-        role=Role(phase.role),
-        state=PhaseState(phase.state),
-        fence=phase.fence,
-        desired_version=phase.desired_version,
-        served_version=phase.served_version,
-        age_s=(now - since).total_seconds(),
-        num_batches=phase.num_batches,
-        then=next_view(phase.next_role, phase.next_job_id, phase.next_num_batches, phase.next_reason),
-        gang=gang_view(phase.gang_id, phase.gang_member, seen.gang_failure, seen.gang_has_ended),
-    )
-
-
-def machine_view(
-    machine: Machine,
-    phases: Collection[PhaseView],
-    now: datetime,
-    judgement: MachineJudgement | None = None,
-) -> MachineView:
-    """Return a machine with its live phases and its judgement."""
-    heartbeat = getattr(machine, "heartbeat", None)
-    unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
-    limit_s = unheard_limit_s(0.0 if heartbeat is None else heartbeat.interval_s)
-    bare = MachineView(
-        id=machine.id,
-        name=machine.name,
-        tags=frozenset(machine.tags),
-        is_healthy=unheard_s <= limit_s,
-        is_cordoned=machine.is_cordoned,
-        is_draining=machine.is_draining,
-        pool=machine.pool,
-        cost=machine.cost,
-        unheard_s=unheard_s,
-        unheard_limit_s=limit_s,
-        quarantine=_quarantine_view(judgement, now),
-        judged_fence=0 if judgement is None else judgement.judged_fence,
-        **reported_fields({} if heartbeat is None else heartbeat.capabilities),
-    )
-    return functools.reduce(MachineView.with_phase, phases, bare)
-
-
-def _quarantine_view(judgement: MachineJudgement | None, now: datetime) -> QuarantineView | None:
-    if judgement is None or judgement.quarantined_at is None or judgement.until_at is None:
-        return None
-    return QuarantineView(
-        reason=judgement.reason,
-        num=judgement.num_quarantines,
-        backoff_s=(judgement.until_at - judgement.quarantined_at).total_seconds(),
-        age_s=(now - judgement.quarantined_at).total_seconds(),
-        until_at=judgement.until_at,
-        is_slow=judgement.is_slow,
-    )
 
 
 def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:

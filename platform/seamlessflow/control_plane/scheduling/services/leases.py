@@ -17,22 +17,15 @@ from django.db.models import Exists, OuterRef
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services.phases import phase_move
-from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services.moves import PLATFORM, job_desire, job_move
-from seamlessflow.control_plane.scheduling.models import MachineJudgement, Phase
-from seamlessflow.control_plane.scheduling.selectors.snapshot import live_phases
-from seamlessflow.control_plane.scheduling.selectors.snapshot_views import (
-    grants_load,
-    job_view,
-    machine_view,
-    phase_view,
-    pools_of,
-)
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors.snapshot_rows import machine_views_of
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import grants_load, job_view, pools_of
 from seamlessflow.control_plane.scheduling.services.judgements import machine_admit, machine_quarantine
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
@@ -306,10 +299,8 @@ def _next_set(decision: SetNext) -> bool:
 
 
 def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
-    """Say why a lease no longer holds, or None. The rule that decided it judges the rows that are locked now."""
-    now = database_now()
-    live = [phase_view(phase, now) for phase in live_phases(machine=machine)]
-    view = machine_view(machine, live, now, MachineJudgement.objects.filter(machine=machine).first())
+    """Return why a lease is not possible any more, or None. The rule that decided it judges the locked rows."""
+    (view,) = machine_views_of([machine.id])
     pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
     wanted = job_view(
         job.id, job.resolved, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
@@ -320,7 +311,7 @@ def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
 
 
 def _surplus_rejection(job: Job, role: Role) -> str | None:
-    """Say why the job may not have one more phase of this role. Its row is locked, so that the count holds."""
+    """Return why the job may not have one more phase of this role. Its row is locked, so the count stays true."""
     live = Phase.objects.filter(job=job, role=role.value, state__in=LIVE_PHASE_STATES)
     if role is Role.TRAIN and live.exists():
         return "the job already has a live train phase"
