@@ -31,7 +31,7 @@ try:
     WEB_URL = _read(variables.WEB_URL)
     GATEWAY_URL = _read(variables.GATEWAY_URL)
     ARTIFACT_ROOT_URL = _read(plane_variables.ARTIFACT_ROOT)
-    # Where this host keeps files: the store itself if that is a folder, else copies of what is in it.
+    # Where this host keeps files: the store itself if that is a folder, else copies of its files.
     ARTIFACT_ROOT = local_folder(ARTIFACT_ROOT_URL, os.environ)
     INCOMING_DIR = made_folder("ARTIFACT_ROOT", ARTIFACT_ROOT / "incoming")
     MODEL_ROOTS = _read(variables.MODEL_ROOTS)
@@ -141,7 +141,7 @@ MODE = _exposure.mode
 ALLOWED_HOSTS = _exposure.allowed_hosts
 CSRF_TRUSTED_ORIGINS = _exposure.trusted_origins
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _exposure.is_https
-# The server that runs this (uvicorn) believes X-Forwarded-Proto only from the proxies it is told of.
+# The server that runs this (uvicorn) believes X-Forwarded-Proto only from the proxies that the settings name.
 SECURE_SSL_REDIRECT = _exposure.redirects_to_https
 SECURE_REDIRECT_EXEMPT = INTERNAL_PATHS
 SECURE_HSTS_SECONDS = _exposure.hsts_s

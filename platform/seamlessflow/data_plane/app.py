@@ -1,7 +1,7 @@
 """The gateway's composition root: one ASGI application and its background tasks.
 
 Bare ASGI serves turns, which are the hot path; Starlette serves everything else. The background tasks write turns,
-reload the engine table (on NOTIFY and every second), watch engines that hold requests, maintain leases and abandoned
+reload the engine table (on NOTIFY and every second), watch engines that have requests, maintain leases and abandoned
 turns, record held time, end silent sessions, and show growing answers to the viewers of a group.
 """
 
@@ -161,23 +161,23 @@ class Gateway:
             name,
             settings.public_url,
             demands=engines.demands,
-            turns=engines.turns.tell,
+            turns=engines.turns.report,
             paces=engines.paces_due,
             on_news=partial(engines.shares_set, name),
         )
         endings = Endings(self._pool, self._membership)
-        held = HeldTime(self._pool, self._membership, time.monotonic)
+        held_time = HeldTime(self._pool, self._membership, time.monotonic)
         writer = TurnWriter(settings.database_url, engines.turns.num_now, engines.num_held)
         turns = PostgresTurns(self._pool, writer)
         limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
         load_job = partial(job_load, artifact_root=settings.artifact_root)
-        registry = Registry(turns, held, limits, load_job, report_over=endings.announce)
+        registry = Registry(turns, held_time, limits, load_job, report_over=endings.announce)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
         maintenance = Maintenance(settings, self._pool, registry, engines, watch, time.monotonic)
-        room, ready = JobNotifier(), JobNotifier()
-        news = GroupNews(room=room, ready=ready)
+        openings, ready = JobNotifier(), JobNotifier()
+        news = GroupNews(openings=openings, ready=ready)
         expiry = Expiry(self._pool, registry, news, time.monotonic)
         watched = Watched()
         bodies = BodyBudget(
@@ -196,26 +196,26 @@ class Gateway:
         self._rest = JsonRoutes(
             settings,
             registry,
-            held,
-            GroupFeed(settings, self._pool, registry, self._membership, room=room),
+            held_time,
+            GroupFeed(settings, self._pool, registry, self._membership, openings=openings),
             RunnerOutcomes(self._pool, registry, news),
-            BatchFeed(self._trainer_pool, registry, extensions_installed(), room=room, ready=ready),
+            BatchFeed(self._trainer_pool, registry, extensions_installed(), openings=openings, ready=ready),
             ExternalSessions(settings, self._pool, registry, self._membership),
             ExternalOutcomes(self._pool, registry, news),
             bodies,
         ).app()
         placing = Placing(settings.secret_key, self._pool, registry, self._membership)
         self._forwarding = Forwarding(placing, self._membership, bodies, self._route)
-        await held.note()
+        await held_time.record()
         await maintenance.refresh()
         self._tasks = [
             task_supervised(writer.run(), name="writer"),
             task_supervised(maintenance.run(), name="maintenance"),
-            task_supervised(held.run(), name="held time"),
+            task_supervised(held_time.run(), name="held time"),
             task_supervised(TurnNews(self._pool, self._membership, engines).run(), name="turn news"),
             task_supervised(expiry.run(), name="expiry"),
             task_supervised(endings.run(), name="endings"),
-            task_supervised(self._listen(maintenance, room, registry), name="listen"),
+            task_supervised(self._listen(maintenance, openings, registry), name="listen"),
             task_supervised(watch.run(), name="watch"),
             task_supervised(suspicions.run(), name="suspicions"),
             *helpers.start(),
@@ -299,15 +299,15 @@ class Gateway:
             raise wrong_method(scope, "POST")
         await (bare or self._rest)(scope, receive, send)
 
-    async def _listen(self, maintenance: Maintenance, room: JobNotifier, registry: Registry) -> None:
-        """Reload the engine table at each notification; a publication also makes room for groups.
+    async def _listen(self, maintenance: Maintenance, openings: JobNotifier, registry: Registry) -> None:
+        """Reload the engine table at each notification; a publication also lets groups begin.
 
         Close the sessions that another gateway says are over.
         """
 
         async def engines_heard(payload: str) -> None:
             try:
-                room.notify(UUID(payload))
+                openings.notify(UUID(payload))
             except ValueError:
                 log.warning("a notification names no job: %r", payload)
             await maintenance.refresh()

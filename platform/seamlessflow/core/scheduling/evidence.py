@@ -65,7 +65,7 @@ class Evidence:
             machine.id != failure.machine_id
             and phase.role is failure.role
             and phase.state is PhaseState.ACTIVE
-            for machine, phase in self._snapshot.held_by(failure.job_id)
+            for machine, phase in self._snapshot.live_phases(failure.job_id)
         )
 
     def works(self, owner: Owner) -> bool:
@@ -74,8 +74,8 @@ class Evidence:
 
     def _num_working(self, owner: Owner) -> int:
         if owner not in self._working:
-            held = self._snapshot.held_by(owner[0])
-            self._working[owner] = sum(_is_work_of(phase, owner) for _, phase in held)
+            live = self._snapshot.live_phases(owner[0])
+            self._working[owner] = sum(_is_work_of(phase, owner) for _, phase in live)
         return self._working[owner]
 
     def is_suspect(self, owner: Owner) -> bool:

@@ -23,7 +23,7 @@ from seamlessflow.core.scheduling.passes.multiplexing import (
 )
 from seamlessflow.core.scheduling.passes.placement import working_for
 from seamlessflow.core.scheduling.plan import FleetPlan
-from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, MachineView, PhaseView
 from seamlessflow.core.types.tags import Role
 
 _FREE = "free and may roll out"
@@ -33,8 +33,8 @@ _SHORT = "it has fewer engines than its share"
 
 def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
     """Yield what an admitted job needs now."""
-    held = plan.snapshot.held_by(job.id)
-    yield from _training(job, plan, [one for one in held if one[1].role is Role.TRAIN])
+    live = plan.snapshot.live_phases(job.id)
+    yield from _training(job, plan, [one for one in live if one[1].role is Role.TRAIN])
     for machine in () if plan.rests(job, Role.AGENT) else plan.agents.free.get(job.id, ()):
         yield Lease(
             machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.AGENT, reason=_AGENTS
@@ -45,7 +45,7 @@ def job_moves(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
             yield from _move_in(job, machine)
 
 
-def _training(job: JobView, plan: FleetPlan, live: list[Held]) -> Iterator[Decision]:
+def _training(job: JobView, plan: FleetPlan, live: list[LivePhase]) -> Iterator[Decision]:
     members = plan.targets.machines_of.get((job.id, Role.TRAIN), [])
     if not live:
         if len(members) >= job.num_train_machines and not plan.rests(job, Role.TRAIN):
@@ -131,10 +131,10 @@ def spare_leases(plan: FleetPlan) -> Iterator[Lease | LeaseGang]:
 def _spare_trainers(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease | LeaseGang]:
     """A trainer on machines that only train is kept there, so that its next batch finds it ready."""
     for job in plan.floors.served if free else ():
-        held = plan.snapshot.held_by(job.id)
-        trains = any(phase.role is Role.TRAIN for _, phase in held)
+        live = plan.snapshot.live_phases(job.id)
+        trains = any(phase.role is Role.TRAIN for _, phase in live)
         has_trainer = trains or (job.id, Role.TRAIN) in plan.targets.machines_of
-        if has_trainer or not job.has_rollout or not job.num_remaining_updates or not is_running(job, held):
+        if has_trainer or not job.has_rollout or not job.num_remaining_updates or not is_running(job, live):
             continue
         if plan.rests(job, Role.TRAIN):
             continue
@@ -158,16 +158,16 @@ def _spare_engines(plan: FleetPlan, free: list[MachineView]) -> Iterator[Lease]:
         number = plan.fleet.class_of[machine.id]
         if number not in waiting:
             waiting[number] = [
-                (plan.shares.level(job), place)
-                for place, job in enumerate(jobs)
+                (plan.shares.level(job), index)
+                for index, job in enumerate(jobs)
                 if number in plan.fleet.classes_for(job, Role.ROLLOUT)
             ]
             heapq.heapify(waiting[number])
         while waiting[number]:
-            _, place = waiting[number][0]
-            job = jobs[place]
+            _, index = waiting[number][0]
+            job = jobs[index]
             if plan.shares.add_spare(job, machine):
-                heapq.heapreplace(waiting[number], (plan.shares.level(job), place))
+                heapq.heapreplace(waiting[number], (plan.shares.level(job), index))
                 yield Lease(
                     machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,
                     reason=_FREE,

@@ -24,7 +24,7 @@ def pausing_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
         ending = ending_of(job)
         if ending is None or ending.to is not JobState.PAUSED:
             continue
-        for machine, phase in _spare_engines(plan.snapshot.held_by(job.id)):
+        for machine, phase in _spare_engines(plan.snapshot.live_phases(job.id)):
             taker = next(
                 (one for one in plan.floors.served if unmet.get(one.id) and _may_use(machine, one)), None
             )
@@ -33,9 +33,9 @@ def pausing_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
                 yield hand_over(taker, Role.ROLLOUT, machine, phase, reason="its job pauses")
 
 
-def _spare_engines(held: Sequence[tuple[MachineView, PhaseView]]) -> list[tuple[MachineView, PhaseView]]:
+def _spare_engines(live: Sequence[tuple[MachineView, PhaseView]]) -> list[tuple[MachineView, PhaseView]]:
     """Return all but the busiest of the engines that serve, the least busy first."""
-    serving = [one for one in held if one[1].role is Role.ROLLOUT and not one[1].is_leaving]
+    serving = [one for one in live if one[1].role is Role.ROLLOUT and not one[1].is_leaving]
     return sorted(serving, key=lambda one: (one[1].num_in_flight, one[0].name))[:-1]
 
 

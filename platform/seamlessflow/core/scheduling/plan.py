@@ -22,7 +22,7 @@ from seamlessflow.core.scheduling.passes.rotation import is_before
 from seamlessflow.core.scheduling.passes.shares import Shares
 from seamlessflow.core.scheduling.passes.standings import Wanted, machines_of_floor
 from seamlessflow.core.scheduling.passes.unused import yields_to
-from seamlessflow.core.scheduling.snapshot import Held, JobView, Owner, Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, Owner, Snapshot
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
 
@@ -57,15 +57,15 @@ class FleetPlan:
         for job in self.floors.served:
             demand = self.demands[job.id]
             held_in: dict[int, float] = defaultdict(float)
-            held = [one for one, phase in self.snapshot.held_by(job.id) if phase.role in EXCLUSIVE_ROLES]
-            for machine in held:
+            live = [one for one, phase in self.snapshot.live_phases(job.id) if phase.role in EXCLUSIVE_ROLES]
+            for machine in live:
                 # A machine on which no job is given anything any more counts only for the job that has it.
                 number = self.fleet.class_of.get(machine.id, -1 - job.order)
                 held_in[number] += machine.cost / self.fleet.usual_cost
             num_wanted = demand.rollout + demand.train
             # The machines that it has beyond those that it could use cost as much as its others.
-            kept = sum(held_in.values()) * min(1.0, num_wanted / len(held)) if held else 0.0
-            wanted = kept + max(num_wanted - len(held), 0)
+            kept = sum(held_in.values()) * min(1.0, num_wanted / len(live)) if live else 0.0
+            wanted = kept + max(num_wanted - len(live), 0)
             yield Claim(job, wanted, held_in, self.fleet.reach(job, EXCLUSIVE_ROLES))
         for job in self.waiting:
             reach = self.fleet.reach(job, EXCLUSIVE_ROLES)
@@ -101,12 +101,12 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     # A job that rests and has no machine does not keep others waiting.
     failing = {job_id for job_id, _ in resting}
     at_work = {
-        job.id: _is_giving_up(job, snapshot.held_by(job.id))
+        job.id: _is_giving_up(job, snapshot.live_phases(job.id))
         for job in jobs
-        if snapshot.held_by(job.id) or (job.state is not JobState.QUEUED and job.id not in failing)
+        if snapshot.live_phases(job.id) or (job.state is not JobState.QUEUED and job.id not in failing)
     }
     floors = floors_admit(fleet, homes, jobs, at_work, _wanted(fleet, snapshot, jobs, at_work, resting))
-    demands = {job.id: _demand(fleet, job, snapshot.held_by(job.id), resting) for job in floors.served}
+    demands = {job.id: _demand(fleet, job, snapshot.live_phases(job.id), resting) for job in floors.served}
     shares = Shares(fleet, homes, floors, demands)
     shares.give()
     targets = machines_place(fleet, shares.allocation, {job.id: job for job in floors.served})
@@ -114,18 +114,18 @@ def fleet_plan(snapshot: Snapshot, jobs: Sequence[JobView], judged: Judged | Non
     displaced = {
         job.id: _why_displaced(floors, job)
         for job in jobs
-        if job.id in floors.missing and snapshot.held_by(job.id) and fits_alone(fleet, homes, job)
+        if job.id in floors.missing and snapshot.live_phases(job.id) and fits_alone(fleet, homes, job)
     }
     return FleetPlan(snapshot, fleet, floors, demands, shares, targets, agents, displaced, resting)
 
 
-def _is_giving_up(job: JobView, held: Sequence[Held]) -> bool:
+def _is_giving_up(job: JobView, live: Sequence[LivePhase]) -> bool:
     """Whether the job gives up all that it has, or has done so, so that the job that follows it comes first."""
-    if not held:
+    if not live:
         return job.state is JobState.RUNNING
     return all(
         phase.is_leaving and (phase.then is None or phase.then.job_id not in (None, job.id))
-        for _, phase in held
+        for _, phase in live
     )
 
 
@@ -140,20 +140,20 @@ def _wanted(
     if len({job.project_id for job in jobs}) <= 1 or len(at_work) == len(jobs):
         return {}
     return {
-        job.id: _demand(fleet, job, snapshot.held_by(job.id), resting).rollout
+        job.id: _demand(fleet, job, snapshot.live_phases(job.id), resting).rollout
         for job in jobs
         if job.id in at_work and job.has_rollout
     }
 
 
-def _demand(fleet: Fleet, job: JobView, held: Sequence[Held], resting: Collection[Owner]) -> Demand:
-    """Return what a job could use. In a role that waits before it is tried again, that is what it has."""
+def _demand(fleet: Fleet, job: JobView, live: Sequence[LivePhase], resting: Collection[Owner]) -> Demand:
+    """Return the demand of a job. In a role that waits before it is tried again, it is the number that the job has."""
     demand = demand_of(
-        job, held, is_gathering=_is_gathering(fleet, job), engines_each=fleet.engines_each(job)
+        job, live, is_gathering=_is_gathering(fleet, job), engines_each=fleet.engines_each(job)
     )
     if not resting:
         return demand
-    num = Counter(phase.role for _, phase in held)
+    num = Counter(phase.role for _, phase in live)
     if (job.id, Role.ROLLOUT) in resting:
         demand = replace(demand, rollout=min(demand.rollout, num[Role.ROLLOUT]), rollout_after=0)
     if (job.id, Role.TRAIN) in resting and not num[Role.TRAIN]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, LeaseGang
 from seamlessflow.core.scheduling.plan import FleetPlan
-from seamlessflow.core.scheduling.snapshot import Held, JobView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase
 from seamlessflow.core.types.tags import Role
 
 
@@ -20,7 +20,7 @@ def quota_drains(plan: FleetPlan) -> Iterator[DrainPhase]:
     """Yield drains of machines that a project does not need and that keep it from machines that it should have."""
     limited = _limited(plan)
     num_given: dict[UUID, int] = defaultdict(int)
-    kept: dict[UUID, list[Held]] = defaultdict(list)
+    kept: dict[UUID, list[LivePhase]] = defaultdict(list)
     for machine in plan.snapshot.machines if limited else ():
         owner, phase = plan.targets.owner_of.get(machine.id), machine.phase
         if owner is not None and owner[0] in limited:
@@ -47,7 +47,7 @@ def within_quotas(decisions: Iterable[Decision], plan: FleetPlan) -> Iterator[De
     limited = _limited(plan)
     num_held: dict[UUID, int] = defaultdict(int)
     for job in limited.values():
-        num_held[job.project_id] += len(plan.snapshot.held_by(job.id))
+        num_held[job.project_id] += len(plan.snapshot.live_phases(job.id))
     for decision in decisions:
         if isinstance(decision, Lease | LeaseGang) and (limit := limited.get(decision.job_id)) is not None:
             num = len(decision.machines) if isinstance(decision, LeaseGang) else 1

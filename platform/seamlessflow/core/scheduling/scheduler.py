@@ -31,7 +31,7 @@ from seamlessflow.core.scheduling.passes.gangs import gang_drains, gangs_to_fail
 from seamlessflow.core.scheduling.pausing import pausing_drains
 from seamlessflow.core.scheduling.plan import FleetPlan, fleet_plan
 from seamlessflow.core.scheduling.quotas import quota_drains, within_quotas
-from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, MachineView, PhaseView, Snapshot
 from seamlessflow.core.scheduling.waiting import state_reason, waiting_reason
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 
@@ -50,7 +50,7 @@ def decide(snapshot: Snapshot) -> Plan:
     for job in snapshot.jobs:
         ending = ending_of(job)
         if ending is not None:
-            ends, waiting[job.id] = _end(job, snapshot.held_by(job.id), ending)
+            ends, waiting[job.id] = _end(job, snapshot.live_phases(job.id), ending)
             decisions += ends
         elif job.state is JobState.PAUSED and job.desired is DesiredJobState.RUN:
             decisions.append(MoveJob(job_id=job.id, to_state=JobState.QUEUED, reason="resumed by request"))
@@ -95,18 +95,18 @@ def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
         yield decision
 
 
-def _end(job: JobView, held: tuple[Held, ...], ending: Ending) -> tuple[list[Decision], str]:
+def _end(job: JobView, live: tuple[LivePhase, ...], ending: Ending) -> tuple[list[Decision], str]:
     """Drain every phase; once none is live, move the job to its last state."""
     decisions: list[Decision] = [
         _drain(machine, phase, ending.reason, grace_s=_ending_grace_s(phase, ending))
-        for machine, phase in held
-        if not phase.is_leaving and not _serves_last_episodes(job, (machine, phase), held, ending)
+        for machine, phase in live
+        if not phase.is_leaving and not _serves_last_episodes(job, (machine, phase), live, ending)
     ]
-    state = next_state(job, ending, is_drained=not held)
+    state = next_state(job, ending, is_drained=not live)
     if state is not None:
         decisions.append(MoveJob(job_id=job.id, to_state=state, reason=ending.reason))
-    if held:
-        names = ", ".join(f"{machine.name} ({phase.role})" for machine, phase in held)
+    if live:
+        names = ", ".join(f"{machine.name} ({phase.role})" for machine, phase in live)
         return decisions, f"{ending.reason}; waiting for {names} to drain"
     return decisions, ending.reason
 
@@ -120,46 +120,46 @@ def _ending_grace_s(phase: PhaseView, ending: Ending) -> float | None:
     return STEP_GRACE_S if is_discarded else None
 
 
-def _serves_last_episodes(job: JobView, place: Held, held: tuple[Held, ...], ending: Ending) -> bool:
+def _serves_last_episodes(job: JobView, one: LivePhase, live: tuple[LivePhase, ...], ending: Ending) -> bool:
     """Whether an engine keeps running so that the agents of a pausing job can finish their episodes."""
-    machine, phase = place
+    machine, phase = one
     if ending.to is not JobState.PAUSED or phase.role is not Role.ROLLOUT:
         return False
     if first_rejection(KEEP_FILTERS, machine, job, Role.ROLLOUT) is not None:
         return False
-    return any(other.role is Role.AGENT and where.is_healthy for where, other in held)
+    return any(other.role is Role.AGENT and where.is_healthy for where, other in live)
 
 
 def _drains(job: JobView, plan: FleetPlan) -> Iterator[DrainPhase]:
     """Yield drains of the job's phases that must leave in any case: they no longer fit, or the job stops
     for others."""
-    held = plan.snapshot.held_by(job.id)
-    ineligible = list(_ineligible(job, held, plan.fleet))
+    live = plan.snapshot.live_phases(job.id)
+    ineligible = list(_ineligible(job, live, plan.fleet))
     yield from ineligible
-    yield from gang_drains(held, ineligible)
+    yield from gang_drains(live, ineligible)
     if reason := plan.displaced.get(job.id):
-        for machine, phase in held:
+        for machine, phase in live:
             if not phase.is_leaving:
                 yield _drain(machine, phase, reason, grace_s=_grace_s(phase))
 
 
 def _run(job: JobView, plan: FleetPlan) -> Iterator[Decision]:
-    held = plan.snapshot.held_by(job.id)
+    live = plan.snapshot.live_phases(job.id)
     if not plan.is_served(job):
-        if not held and job.state is not JobState.QUEUED:
+        if not live and job.state is not JobState.QUEUED:
             yield MoveJob(job_id=job.id, to_state=JobState.QUEUED, reason=waiting_reason(job, plan))
         return
-    move = _progress(job, held, plan)
+    move = _progress(job, live, plan)
     if move is not None:
         yield move
     yield from job_moves(job, plan)
-    yield from _versions(job, held)
+    yield from _versions(job, live)
 
 
-def _ineligible(job: JobView, held: tuple[Held, ...], fleet: Fleet) -> Iterator[DrainPhase]:
+def _ineligible(job: JobView, live: tuple[LivePhase, ...], fleet: Fleet) -> Iterator[DrainPhase]:
     """Yield drains of phases whose machine was retagged, granted to others or drained while they ran."""
-    classes = {role: fleet.classes_for(job, role) for role in EXCLUSIVE_ROLES} if held else {}
-    for machine, phase in held:
+    classes = {role: fleet.classes_for(job, role) for role in EXCLUSIVE_ROLES} if live else {}
+    for machine, phase in live:
         if phase.is_leaving:
             continue
         # A job that may get the machine may keep it, so the rules are asked about few machines.
@@ -169,19 +169,19 @@ def _ineligible(job: JobView, held: tuple[Held, ...], fleet: Fleet) -> Iterator[
                 yield _drain(machine, phase, reason, grace_s=_grace_s(phase))
 
 
-def _progress(job: JobView, held: tuple[Held, ...], plan: FleetPlan) -> MoveJob | None:
+def _progress(job: JobView, live: tuple[LivePhase, ...], plan: FleetPlan) -> MoveJob | None:
     if job.state is JobState.QUEUED:
         return MoveJob(
             job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are available"
         )
-    if job.state is JobState.STARTING and is_up(job, held):
+    if job.state is JobState.STARTING and is_up(job, live):
         reason = state_reason(job, waiting_reason(job, plan))
         return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason=reason)
     return None
 
 
-def _versions(job: JobView, held: tuple[Held, ...]) -> Iterator[SetDesiredVersion]:
-    for machine, phase in held:
+def _versions(job: JobView, live: tuple[LivePhase, ...]) -> Iterator[SetDesiredVersion]:
+    for machine, phase in live:
         if phase.role is not Role.ROLLOUT or phase.is_leaving:
             continue
         if phase.desired_version < job.latest_version:

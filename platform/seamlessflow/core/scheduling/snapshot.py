@@ -268,7 +268,7 @@ class JobView:
         return min(full, self.num_remaining_updates)
 
 
-Held = tuple[MachineView, PhaseView]  # a live phase, with its machine
+LivePhase = tuple[MachineView, PhaseView]  # a live phase, with its machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Snapshot:
     jobs: tuple[JobView, ...]
     may_evict: bool = True  # false until every machine has had enough time to send a heartbeat
     failures: tuple[FailureView, ...] = ()  # of the last hour
-    _by_job: dict[UUID, tuple[Held, ...]] = field(init=False, repr=False, compare=False)
+    _by_job: dict[UUID, tuple[LivePhase, ...]] = field(init=False, repr=False, compare=False)
     _jobs_by_id: dict[UUID, JobView] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -287,13 +287,13 @@ class Snapshot:
         object.__setattr__(self, "failures", failures)
         object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: (job.order, job.id))))
         object.__setattr__(self, "_jobs_by_id", {job.id: job for job in self.jobs})
-        held: dict[UUID, list[Held]] = {}
+        live: dict[UUID, list[LivePhase]] = {}
         for machine in machines:
             for phase in machine.phases:
-                held.setdefault(phase.job_id, []).append((machine, phase))
-        object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in held.items()})
+                live.setdefault(phase.job_id, []).append((machine, phase))
+        object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in live.items()})
 
-    def held_by(self, job_id: UUID) -> tuple[Held, ...]:
+    def live_phases(self, job_id: UUID) -> tuple[LivePhase, ...]:
         """Return the live phases of the job, each with its machine."""
         return self._by_job.get(job_id, ())
 

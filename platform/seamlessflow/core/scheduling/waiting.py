@@ -14,7 +14,7 @@ from seamlessflow.core.scheduling.eligibility import (
 )
 from seamlessflow.core.scheduling.passes.gangs import gang_wait
 from seamlessflow.core.scheduling.plan import FleetPlan
-from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, MachineView
 from seamlessflow.core.types.tags import Role
 
 MAX_SHOWN = 5  # machines that a reason names; a fleet has thousands
@@ -36,25 +36,25 @@ def state_reason(job: JobView, waiting: str) -> str:
 
 
 def _why(job: JobView, plan: FleetPlan) -> str:
-    held = plan.snapshot.held_by(job.id)
+    live = plan.snapshot.live_phases(job.id)
     if job.id in plan.floors.missing:
         return plan.displaced.get(job.id) or _why_not_admitted(job, plan)
     if job.num_failures and job.last_failure:
         return f"retrying after {job.num_failures} failed phases; last failure: {job.last_failure}"
     members = plan.targets.machines_of.get((job.id, Role.TRAIN), ())
-    if wait := gang_wait(members, held) if job.trains_in_gangs else "":
+    if wait := gang_wait(members, live) if job.trains_in_gangs else "":
         return wait
-    if is_up(job, held):
+    if is_up(job, live):
         is_measured_last = job.num_remaining_updates == 0
         return "all updates are published; the last version is being evaluated" if is_measured_last else ""
     if not job.has_rollout:
         return "waiting for the trainer to become active"
-    if _is_training_alone(held):
+    if _is_training_alone(live):
         where = "all machines that roll out" if job.trains_in_gangs else "the only machine that rolls out"
         return f"training on {where}; requests are held meanwhile"
-    missing = [] if has_active(held, Role.ROLLOUT) else ["an engine"]
-    missing += [] if not job.has_agents or has_active(held, Role.AGENT) else ["the agents"]
-    has_engine = any(phase.role is Role.ROLLOUT for _, phase in held)
+    missing = [] if has_active(live, Role.ROLLOUT) else ["an engine"]
+    missing += [] if not job.has_agents or has_active(live, Role.AGENT) else ["the agents"]
+    has_engine = any(phase.role is Role.ROLLOUT for _, phase in live)
     if missing == ["an engine"] and not has_engine and not plan.demands[job.id].rollout:
         return "no request waits for an engine, so its machines work for other jobs"
     return f"waiting for {' and '.join(missing)} to become active"
@@ -69,7 +69,7 @@ def _why_not_admitted(job: JobView, plan: FleetPlan) -> str:
 
 def _shortage(job: JobView, lacking: Role, plan: FleetPlan) -> str:
     """Return why the job lacks the role: the same for all jobs of a kind that have and avoid no machine."""
-    if plan.fleet.is_choosy(job) or plan.snapshot.held_by(job.id):
+    if plan.fleet.is_choosy(job) or plan.snapshot.live_phases(job.id):
         return _shortage_of(job, lacking, plan)
     needs = job.needs and job.needs.key
     kind = (
@@ -149,6 +149,6 @@ def _named(holder: UUID | None, job: JobView, plan: FleetPlan) -> str:
     return f'the job "{other.name}"' if is_named and other is not None else "another job"
 
 
-def _is_training_alone(held: Sequence[Held]) -> bool:
-    rolls_out = any(phase.role is Role.ROLLOUT for _, phase in held)
-    return has_active(held, Role.TRAIN) and not rolls_out
+def _is_training_alone(live: Sequence[LivePhase]) -> bool:
+    rolls_out = any(phase.role is Role.ROLLOUT for _, phase in live)
+    return has_active(live, Role.TRAIN) and not rolls_out

@@ -51,8 +51,8 @@ class JobNeeds:
     @property
     def key(self) -> Hashable:
         """What jobs have in common that fit into the same machines."""
-        engine = self.engine.parts if self.engine is not None else None
-        return engine, self.num_engine_devices, self.trainer.parts, self.num_machines, self.num_ranks
+        engine = self.engine.uses if self.engine is not None else None
+        return engine, self.num_engine_devices, self.trainer.uses, self.num_machines, self.num_ranks
 
     def problem(self, role: Role, memory: DeviceMemory) -> str | None:
         """Return why the role does not fit, for people; None if it may."""

@@ -1,4 +1,4 @@
-"""What a role of a job needs of a device's memory, in named parts.
+"""What a role of a job needs of a device's memory, in named uses.
 
 Takes the model's shape and the job's spec. `Need.least_bytes` adds up only what certainly lies on the device at once
 (weights, optimizer states, the cache of one full sequence), so it may rule a machine out; `Need.usual_bytes` adds what
@@ -36,7 +36,7 @@ class Certainty(StrEnum):
     USUAL = "usual"
 
 
-class Part(msgspec.Struct, frozen=True):
+class MemoryUse(msgspec.Struct, frozen=True):
     """`num_bytes` in all; if `is_sharded`, the devices that share the model share them too."""
 
     name: str
@@ -51,17 +51,17 @@ class Part(msgspec.Struct, frozen=True):
 class Need(msgspec.Struct, frozen=True):
     """What each of the devices needs that share a model."""
 
-    parts: tuple[Part, ...]
+    uses: tuple[MemoryUse, ...]
 
     def least_bytes(self, num_devices: int = 1, kind: DeviceKind = "cuda") -> int:
-        return sum(part.bytes_each(num_devices) for part in self._certain(kind))
+        return sum(use.bytes_each(num_devices) for use in self._certain(kind))
 
     def usual_bytes(self, num_devices: int = 1) -> int:
-        return sum(part.bytes_each(num_devices) for part in self.parts)
+        return sum(use.bytes_each(num_devices) for use in self.uses)
 
     def words(self, num_devices: int = 1, kind: DeviceKind = "cuda") -> str:
-        """Say what the certain parts are, the largest first: "61.0 GiB of weights, 1.2 GiB of gradients"."""
-        sizes = [(part.bytes_each(num_devices), part.name) for part in self._certain(kind)]
+        """Name the certain uses, the largest first: "61.0 GiB of weights, 1.2 GiB of gradients"."""
+        sizes = [(use.bytes_each(num_devices), use.name) for use in self._certain(kind)]
         ordered = sorted(sizes, key=lambda one: -one[0])
         return ", ".join(f"{size_text(num_bytes)} of {name}" for num_bytes, name in ordered if num_bytes)
 
@@ -73,14 +73,14 @@ class Need(msgspec.Struct, frozen=True):
             "least_bytes": self.least_bytes(num_devices),
             "usual_bytes": self.usual_bytes(num_devices),
             "parts": [
-                {"name": part.name, "num_bytes": part.bytes_each(num_devices), "is_certain": part in certain}
-                for part in self.parts
+                {"name": use.name, "num_bytes": use.bytes_each(num_devices), "is_certain": use in certain}
+                for use in self.uses
             ],
         }
 
-    def _certain(self, kind: DeviceKind) -> list[Part]:
+    def _certain(self, kind: DeviceKind) -> list[MemoryUse]:
         certain = {Certainty.ALWAYS, Certainty.ON_GPU} if kind == "cuda" else {Certainty.ALWAYS}
-        return [part for part in self.parts if part.certainty in certain]
+        return [use for use in self.uses if use.certainty in certain]
 
 
 def engine_need(spec: JobSpec, shape: ModelShape) -> Need:
@@ -92,15 +92,17 @@ def engine_need(spec: JobSpec, shape: ModelShape) -> Need:
     is_slotted = spec.rollout.engine is EngineKind.EMBEDDED
     return Need(
         (
-            Part("weights", weights, is_sharded=True),
-            Part("cache for one sequence", sequence, is_sharded=True),
-            Part(
+            MemoryUse("weights", weights, is_sharded=True),
+            MemoryUse("cache for one sequence", sequence, is_sharded=True),
+            MemoryUse(
                 "cache for the other sequences",
                 sequence * (spec.rollout.max_num_seqs - 1),
                 is_sharded=True,
                 certainty=Certainty.ON_GPU if is_slotted else Certainty.USUAL,
             ),
-            Part("buffers", round(weights * ENGINE_OVERHEAD), is_sharded=True, certainty=Certainty.USUAL),
+            MemoryUse(
+                "buffers", round(weights * ENGINE_OVERHEAD), is_sharded=True, certainty=Certainty.USUAL
+            ),
         )
     )
 
@@ -119,7 +121,7 @@ def trainer_need(spec: JobSpec, shape: ModelShape) -> Need:
     policy = _trained(spec, num_trained, num_frozen, num_elsewhere=num_elsewhere)
     # A critic trains all of its weights, whatever the policy does.
     critic = _trained(spec, shape.num_parameters, of="critic's ") if spec.algorithm.needs_critic else ()
-    activations = Part(
+    activations = MemoryUse(
         "activations", _activation_bytes(spec, shape), is_sharded=False, certainty=Certainty.USUAL
     )
     return Need((*policy, *critic, activations))
@@ -127,17 +129,17 @@ def trainer_need(spec: JobSpec, shape: ModelShape) -> Need:
 
 def _trained(
     spec: JobSpec, num_trained: int, num_frozen: int = 0, *, num_elsewhere: int = 0, of: str = ""
-) -> tuple[Part, ...]:
+) -> tuple[MemoryUse, ...]:
     """Return what a model with an optimizer needs. `num_elsewhere`: parameters that each process leaves to others;
-    `of` begins the names of the parts."""
+    `of` begins the names of the uses."""
     width, stage = BYTES_OF[spec.model.dtype], spec.train.zero_stage
     master = MASTER_BYTES if spec.model.dtype is Dtype.BFLOAT16 else 0
     num_weights = num_trained + num_frozen - (num_elsewhere if stage < 3 else 0)
     num_gradients = num_trained - (num_elsewhere if stage < 2 else 0)
     return (
-        Part(f"{of}weights", num_weights * width, is_sharded=stage >= 3),
-        Part(f"{of}optimizer states", num_trained * (MOMENT_BYTES + master), is_sharded=stage >= 1),
-        Part(f"{of}gradients", num_gradients * GRADIENT_BYTES, is_sharded=stage >= 2),
+        MemoryUse(f"{of}weights", num_weights * width, is_sharded=stage >= 3),
+        MemoryUse(f"{of}optimizer states", num_trained * (MOMENT_BYTES + master), is_sharded=stage >= 1),
+        MemoryUse(f"{of}gradients", num_gradients * GRADIENT_BYTES, is_sharded=stage >= 2),
     )
 
 

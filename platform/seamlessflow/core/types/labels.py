@@ -1,7 +1,7 @@
 """Labels of a machine: its report of its hardware, in the form of tags, so that jobs can ask for it.
 
 Enters: what a supervisor reported. Leaves: `gpu=h100`, `gpus=8` and `host=node-7`. Placement matches labels like tags.
-Invariant: a label cannot be edited, and no tag has the name of one, so a label is always what the machine reports.
+Invariant: a label cannot be edited, and no tag has the name of one, so a label is always as the machine reports it.
 """
 
 import re

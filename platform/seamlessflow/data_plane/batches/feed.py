@@ -73,15 +73,15 @@ class BatchFeed:
         registry: Registry,
         extensions: Extensions,
         *,
-        room: JobNotifier,
+        openings: JobNotifier,
         ready: JobNotifier,
     ) -> None:
-        """`ready` announces that a group became ready, `room` that more groups may begin."""
+        """`ready` announces that a group became ready, `openings` that more groups may begin."""
         self._extensions = extensions
         self._pool = pool
         self._datasets = PostgresDatasets(pool)
         self._registry = registry
-        self._room = room
+        self._openings = openings
         self._ready = ready
 
     async def lease(self, claims: PhaseClaims, request: BatchLeaseRequest) -> bytes | None:
@@ -191,7 +191,7 @@ class BatchFeed:
             payload = await batch_insert(connection, claims, batch, groups, replaced)
         if payload is not None:
             metrics.BATCHES.inc()
-            self._room.notify(claims.job_id)
+            self._openings.notify(claims.job_id)
         return payload
 
     @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from uuid import UUID
 from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.gateways import (
-    MAX_SESSIONS_TOLD,
+    MAX_SESSIONS_SENT,
     SESSIONS_FAILED,
     SESSIONS_OVER,
     sessions_over_tell,
@@ -48,8 +48,8 @@ class Endings:
                 async with self._pool.connection() as connection:
                     for channel in set(waiting.values()):
                         session_ids = [one for one, named_by in waiting.items() if named_by == channel]
-                        for first in range(0, len(session_ids), MAX_SESSIONS_TOLD):
-                            some = session_ids[first : first + MAX_SESSIONS_TOLD]
+                        for first in range(0, len(session_ids), MAX_SESSIONS_SENT):
+                            some = session_ids[first : first + MAX_SESSIONS_SENT]
                             await sessions_over_tell(connection, channel, some)
             except DATABASE_AWAY as error:
                 log.warning(

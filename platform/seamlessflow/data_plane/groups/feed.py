@@ -57,14 +57,14 @@ class GroupFeed:
         registry: Registry,
         membership: Membership,
         *,
-        room: JobNotifier,
+        openings: JobNotifier,
     ) -> None:
-        """`room` announces that more groups may begin."""
+        """`openings` announces that more groups may begin."""
         self._membership = membership
         self._settings = settings
         self._pool = pool
         self._registry = registry
-        self._room = room
+        self._openings = openings
         self._keys = SessionKeys(settings.secret_key)
         self._lost = LostLeases(registry, membership, self._keys)
         # The earliest time at which the leases of a loop's groups are renewed.
@@ -75,7 +75,7 @@ class GroupFeed:
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
-            ticket = self._room.ticket(claims.job_id)
+            ticket = self._openings.ticket(claims.job_id)
             reply = await self._lease_once(claims, request, job)
             if reply.groups or time.monotonic() >= deadline_s:
                 return reply
@@ -92,39 +92,41 @@ class GroupFeed:
             held = await groups_leasable(connection, claims, state)
             own = [group for group in held if not group.is_abandoned]
             again = await self._lost.again(connection, own, claims, request)
-            room = request.max_sessions - sum(len(group.sessions) for group in again)
+            capacity = request.max_sessions - sum(len(group.sessions) for group in again)
             is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
             mine = [group.group_id for group in own if is_due]
             free = [group for group in held if _may_have_room(group, request)]
             known = [group for group in free if not group.is_abandoned]
-            slots = await slots_read(connection, known) if known and room > 0 else {}
+            slots = await slots_read(connection, known) if known and capacity > 0 else {}
             for group in free:
-                if room <= 0:
+                if capacity <= 0:
                     break
                 taken = await self._take(
-                    connection, group, job, claims, room, now, slots=slots.get(group.group_id)
+                    connection, group, job, claims, capacity, now, slots=slots.get(group.group_id)
                 )
-                room -= len(taken.sessions) if taken else 0
+                capacity -= len(taken.sessions) if taken else 0
                 if taken:
                     mine.append(group.group_id)
                     leased.append(taken)
             admit = evaluation_admission if request.is_evaluation else training_admission
             admission = Admission() if job.is_over else await admit(connection, job)
             for offset in range(admission.num_new):
-                if room <= 0:
+                if capacity <= 0:
                     break
                 new = await admission.group(connection, job, admission.first_index + offset)
                 group = await group_insert(
                     connection, new, holder=claims, lease_s=self._settings.group_lease_s
                 )
-                taken = await self._take(connection, group, job, claims, room, now, slots=slots_new(group))
-                room -= len(taken.sessions) if taken else 0
+                taken = await self._take(
+                    connection, group, job, claims, capacity, now, slots=slots_new(group)
+                )
+                capacity -= len(taken.sessions) if taken else 0
                 leased += [taken] if taken else []
             if mine:
                 await groups_hold(connection, mine, claims, self._settings.group_lease_s)
             if leased:
                 await lull_end(connection, claims.job_id)
-            if room > 0 and not request.is_evaluation and not await _evaluation_waits(connection, job):
+            if capacity > 0 and not request.is_evaluation and not await _evaluation_waits(connection, job):
                 await lull_begin(connection, job_id=claims.job_id, project_id=claims.project_id)
         if is_due:
             self._renewed((claims.phase_id, request.is_evaluation), now)
@@ -144,7 +146,7 @@ class GroupFeed:
         group: OpenGroup,
         job: LiveJob,
         claims: PhaseClaims,
-        room: int,
+        capacity: int,
         now: datetime.datetime,
         *,
         slots: Sequence[Slot] | None = None,
@@ -162,7 +164,7 @@ class GroupFeed:
                 return None
         if slots is None:
             slots = (await slots_read(connection, [group]))[group.group_id]
-        runnable = [slot for slot in slots if slot.may_run][:room]
+        runnable = [slot for slot in slots if slot.may_run][:capacity]
         if not runnable:
             return None
         owner = self._membership.owner(group.group_id)

@@ -70,9 +70,9 @@ def is_at_its_end(slots: Sequence[Slot], *, is_given_up: bool) -> bool:
 
 
 class GroupNews:
-    def __init__(self, *, room: JobNotifier, ready: JobNotifier) -> None:
-        """`ready` announces that a group became ready, `room` that more groups may begin."""
-        self._room = room
+    def __init__(self, *, openings: JobNotifier, ready: JobNotifier) -> None:
+        """`ready` announces that a group became ready, `openings` that more groups may begin."""
+        self._openings = openings
         self._ready = ready
 
     def announce(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
@@ -81,7 +81,7 @@ class GroupNews:
         if GroupState.READY in finalized:
             self._ready.notify(job_id)
         if set(finalized) - {GroupState.READY}:  # a ready group counts against the bounds until it is trained
-            self._room.notify(job_id)
+            self._openings.notify(job_id)
 
 
 def groups_count(finalized: Collection[GroupState]) -> None:
@@ -102,7 +102,7 @@ async def _finalized(
         reason, cause = f"{reason}; {needed} are needed", DropCause.TOO_FEW_REWARDED
     elif (flat := await _flat_reward(connection, job_id, group.group_id, spec)) is not None:
         reason, cause = (
-            f"every session has the reward {flat:g}; another group takes its place",
+            f"every session has the reward {flat:g}; another group replaces it",
             DropCause.NO_CONTRAST,
         )
     target = GroupState.READY if cause is None else GroupState.DROPPED
@@ -135,7 +135,7 @@ async def _measured(
 
 
 async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
-    """Return the reward that all sessions of a group share; None if they differ or dynamic sampling keeps the group."""
+    """Return the reward of all sessions of a group; None if they differ or dynamic sampling keeps the group."""
     sampling = spec.algorithm.sampling
     if not sampling.dynamic:
         return None

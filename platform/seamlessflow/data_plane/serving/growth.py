@@ -40,7 +40,7 @@ class TurnGrowth:
     async def _grow_after(self, turn: Turn, deliver: Deliver | None, *, is_streamed: bool) -> None:
         """Wait until the answers of the earlier attempt grow no more. The task is not charged for this time."""
         if turn.begun is not None and turn.begun.growth is not None and turn.begun.is_growing:
-            timer = turn.session.affinity.hold
+            timer = turn.session.affinity.stall
             timer.begin(self._clock())
             try:
                 await asyncio.wait([turn.begun.growth])

@@ -1,7 +1,7 @@
 """Rows of gateways: who is alive, under which epoch, and which sessions an epoch may write.
 
 A session names the one epoch that may write its turns; `store/turns/turn_store` checks it in the transaction that
-writes them. Whoever deletes the row of a gateway ends its epoch: its sessions may then be claimed by others, and what
+writes them. To delete the row of a gateway ends its epoch: its sessions may then be claimed by others, and what
 the gateway was away for is added to the held time of its open sessions, in the same transaction. All times are the
 database's.
 """
@@ -24,7 +24,7 @@ from seamlessflow.data_plane.store.values import sql_literal
 # The channels; each payload has ids of sessions, separated by commas.
 SESSIONS_OVER = "sf_sessions_over"
 SESSIONS_FAILED = "sf_sessions_failed"  # over too, but the next attempts of their slots may resume them
-MAX_SESSIONS_TOLD = 200  # in one notification, which may have 8000 bytes
+MAX_SESSIONS_SENT = 200  # in one notification, which may have 8000 bytes
 Paces = Mapping[EngineKey, tuple[float, float]]  # tokens sampled while the engine was full, and its seconds
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
@@ -77,12 +77,12 @@ async def gateway_sign(
 ) -> bool:
     """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job; `paces`: tokens
     and seconds of full engines, or None if the row's are new enough."""
-    told = None if paces is None else Jsonb({str(key): _rounded(*sums) for key, sums in paces.items()})
+    paces_json = None if paces is None else Jsonb({str(key): _rounded(*sums) for key, sums in paces.items()})
     cursor = await connection.execute(
         """UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s,
                                          paces = coalesce(%s, paces)
            WHERE epoch = %s""",
-        [_counts(demands), _counts(turns), told, epoch],
+        [_counts(demands), _counts(turns), paces_json, epoch],
     )
     return cursor.rowcount == 1
 
@@ -169,7 +169,7 @@ async def session_claim(connection: Connection, session_id: UUID, *, ended: int 
 
 
 async def sessions_over_tell(connection: Connection, channel: str, session_ids: Sequence[UUID]) -> None:
-    """Tell all gateways on one of the channels that these sessions are over, at most MAX_SESSIONS_TOLD."""
+    """Tell all gateways on one of the channels that these sessions are over, at most MAX_SESSIONS_SENT."""
     await connection.execute("SELECT pg_notify(%s, %s)", [channel, ",".join(map(str, session_ids))])
 
 

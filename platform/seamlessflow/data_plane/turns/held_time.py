@@ -33,7 +33,7 @@ class _Active:
 
     key: SessionKey
     clock: StallTimer
-    noted_stretch: int | None = None  # the stretch that is still running according to its row
+    recorded_stretch: int | None = None  # the stretch that is still running according to its row
 
 
 @dataclass(slots=True)
@@ -63,14 +63,14 @@ class HeldTime:
     async def held_s(self, job_id: UUID, session_ids: Sequence[UUID]) -> dict[UUID, float]:
         """Return how long sessions of the job were held so far; 0 for a session that is not the job's."""
         async with self._lock:
-            await self._note()  # a standstill that has just ended counts already
+            await self._record()  # a standstill that has just ended counts already
             async with self.pool.connection() as connection:
                 rows = await sessions_held_read(connection, job_id, session_ids)
             now_s = self.clock()
             held = dict.fromkeys(session_ids, 0.0)
-            for session_id, (noted_s, away_s) in rows.items():
+            for session_id, (recorded_s, away_s) in rows.items():
                 active = self._active.get(session_id)
-                held[session_id] = away_s + (active.clock.held_s(now_s) if active else noted_s)
+                held[session_id] = away_s + (active.clock.held_s(now_s) if active else recorded_s)
             return held
 
     async def run(self) -> None:
@@ -78,16 +78,16 @@ class HeldTime:
         while True:
             await asyncio.sleep(SIGN_S)
             try:
-                await self.note()
+                await self.record()
             except DATABASE_AWAY as error:
                 log.warning("held time is not recorded, the database is unreachable: %s", str(error).strip())
 
-    async def note(self) -> None:
+    async def record(self) -> None:
         """Give a sign of life and record what has changed. A process's first call begins its epoch."""
         async with self._lock:
-            await self._note()
+            await self._record()
 
-    async def _note(self) -> None:
+    async def _record(self) -> None:
         now_s = self.clock()
         taken: dict[UUID, float] = {}
         try:
@@ -128,13 +128,13 @@ class HeldTime:
         return [
             (session, active)
             for session, active in self._active.items()
-            if was_away or active.noted_stretch is not None or active.clock.fresh_s(now_s) >= NOTE_S
+            if was_away or active.recorded_stretch is not None or active.clock.fresh_s(now_s) >= NOTE_S
         ]
 
     def _row(self, session: UUID, taken: dict[UUID, float], was_away: bool) -> HoldRow | None:
         """Return the row to write for a session; None if its row is still correct."""
         active = self._active[session]
-        is_told = active.clock.is_running and active.noted_stretch == active.clock.stretch
+        is_told = active.clock.is_running and active.recorded_stretch == active.clock.stretch
         if is_told and not was_away:
             return None
         total_s = active.clock.durable_s + (0.0 if was_away else taken[session])
@@ -144,12 +144,12 @@ class HeldTime:
         for session, seconds in taken.items():
             self._active[session].clock.durable_s += seconds
         for row in rows:
-            self._active[row.key.session_id].noted_stretch = row.stretch if row.is_running else None
+            self._active[row.key.session_id].recorded_stretch = row.stretch if row.is_running else None
         now_s = self.clock()
         for session, active in list(self._active.items()):
             if (
                 not active.clock.is_running
-                and active.noted_stretch is None
+                and active.recorded_stretch is None
                 and not active.clock.fresh_s(now_s)
             ):
                 del self._active[session]

@@ -1,6 +1,6 @@
 """Keeps an answer growing until it is finished, whatever happens to engines.
 
-`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. If an engine aborts,
+`grow` takes an `AnswerProgress` and yields its chunks as they are sampled, already added to it. If an engine aborts,
 drains, changes its version, dies or stalls, the answer continues from its own tokens on another engine with the same or
 a newer version, or waits for one. The caller's stream stays open meanwhile. Closing the iterator early aborts the
 engine's request.
@@ -50,16 +50,17 @@ _session_order = itertools.count()
 
 @dataclass(slots=True)
 class Affinity:
-    """The engine that last served a session, the session's place among all that began here, and its stall timer."""
+    """The engine that last served a session, the session's position among all that began here, and its stall timer."""
 
     engine: EngineKey | None = None
     order: int = field(default_factory=_session_order.__next__)
     min_version: int = 0  # engines with an older version may not serve it
-    hold: StallTimer = field(default_factory=StallTimer)
+    stall: StallTimer = field(default_factory=StallTimer)
 
     @classmethod
     def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
-        """Return a place behind the next `handicap` sessions that begin here: training goes first, but not forever."""
+        """Return a position behind the next `handicap` sessions that begin here: training goes first, but not
+        forever."""
         return cls(order=next(_session_order) + handicap + 1, min_version=version)
 
 
@@ -85,30 +86,30 @@ class RolloutManager:
         *,
         is_streamed: bool = True,
     ) -> AsyncGenerator[TokenChunk, None]:
-        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver, TooManyWaiting and NoEngine.
+        """Yield chunks until `progress` is finished. Raises EngineRefused, JobOver, TooManyWaiting and NoEngine.
 
-        is_streamed: otherwise each engine sends one piece. Time that a failing engine cost is credited to the session's
+        is_streamed: otherwise each engine sends one chunk. Time that a failing engine cost is credited to the session's
         stall timer, so its task is not charged for it.
         """
         last_token_s = self._clock()
         while progress.is_unfinished():
             request = _request(progress, sampling)
             wanted = _wanted(progress, sampling, affinity)
-            async with self._pool.acquire(wanted, affinity.hold, wait) as (engine, pace):
+            async with self._pool.acquire(wanted, affinity.stall, wait) as (engine, pace):
                 affinity.engine = engine.key
-                with self._watch.request(engine, affinity.hold, request) as lifeline:
-                    pieces = self._client.generate(engine, request, lifeline, is_streamed=is_streamed)
+                with self._watch.request(engine, affinity.stall, request) as lifeline:
+                    chunks = self._client.generate(engine, request, lifeline, is_streamed=is_streamed)
                     try:
-                        async with aclosing(pieces):
-                            async for piece in pieces:
-                                last_token_s = self._add(progress, piece, lifeline, pace, last_token_s)
-                                yield piece
-                                if not progress.is_unfinished() and piece.finish_reason is None:
+                        async with aclosing(chunks):
+                            async for chunk in chunks:
+                                last_token_s = self._add(progress, chunk, lifeline, pace, last_token_s)
+                                yield chunk
+                                if not progress.is_unfinished() and chunk.finish_reason is None:
                                     return
-                                if piece.finish_reason is FinishReason.ABORT:
+                                if chunk.finish_reason is FinishReason.ABORT:
                                     self._leave(engine, progress, "aborted")
                     except (VersionMismatch, EngineUnavailable) as error:  # another engine continues
-                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
+                        affinity.stall.credit(lifeline.last_heard_s, self._clock())
                         if isinstance(error, VersionMismatch):
                             self._pool.version_seen(engine, error.served_version)
                         else:
@@ -117,18 +118,18 @@ class RolloutManager:
     def _add(
         self,
         progress: AnswerProgress,
-        piece: TokenChunk,
+        chunk: TokenChunk,
         lifeline: Lifeline,
         pace: TurnPace,
         last_token_s: float,
     ) -> float:
-        """Add a piece, and return when it came."""
+        """Add a chunk, and return when it came."""
         now_s = self._clock()
         lifeline.heard(now_s)
-        pace.sampled(piece.num_tokens, now_s)
+        pace.sampled(chunk.num_tokens, now_s)
         if progress.num_tokens:
             progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
-        progress.add(piece)
+        progress.add(chunk)
         return now_s
 
     def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:

@@ -48,7 +48,7 @@ async def test_groups_without_contrast_are_replaced_and_counted_as_waste(gateway
         ("dropped", "no_contrast", 1), ("dropped", "no_contrast", 1), ("batched", "", None),
     ]  # fmt: skip
     assert world.sql("SELECT reason FROM trajectory_group WHERE index = 0") == [
-        ("every session has the reward 1; another group takes its place",)
+        ("every session has the reward 1; another group replaces it",)
     ]
 
 

@@ -61,7 +61,7 @@ def at_work(job: JobView, **changes: object) -> JobView:
 
 def where(snapshot: Snapshot, job: JobView) -> list[str]:
     """Return the machines that run the job's agents."""
-    return [machine.name for machine, phase in snapshot.held_by(job.id) if phase.role is Role.AGENT]
+    return [machine.name for machine, phase in snapshot.live_phases(job.id) if phase.role is Role.AGENT]
 
 
 def test_one_machine_runs_the_agents_of_as_many_jobs_as_it_has_slots() -> None:
@@ -190,7 +190,7 @@ def test_a_retagged_machine_loses_its_agents_and_keeps_its_engine() -> None:
 def test_a_quota_counts_each_agent_phase_as_a_machine() -> None:
     job = at_work(JOBS[0], agents_wanted=3, project_quota=3)
     final = dry_run(Snapshot((*(agent_machine(name) for name in "abc"), *ENGINES), (job,))).final
-    assert len(final.held_by(job.id)) == 3
+    assert len(final.live_phases(job.id)) == 3
     other = replace(JOBS[1], project_quota=3)
     assert where(dry_run(Snapshot(final.machines, (job, other))).final, other) == []
 
@@ -209,7 +209,7 @@ def test_the_queue_says_who_has_a_slot_and_until_when() -> None:
 
 @pytest.mark.parametrize("num_sessions, expected", [(0, 1), (88, 1), (89, 2), (177, 2), (178, 3)])
 def test_a_machine_more_is_wanted_once_no_group_fits_the_others(num_sessions: int, expected: int) -> None:
-    assert agents_for(num_sessions, room=96 - 8 + 1) == expected
+    assert agents_for(num_sessions, capacity=96 - 8 + 1) == expected
 
 
 MIXED = agent_machine("mixed", tags="agent rollout train")
@@ -220,7 +220,7 @@ def test_a_job_that_fits_only_a_machine_after_its_quarantine_tries_it_out() -> N
     """Its agents waited for a phase that rolls out, which is leased only beside agents: for ever."""
     machine = replace(MIXED, quarantine=OVER, judged_fence=3)
     final = dry_run(Snapshot((machine,), (JOBS[0],))).final
-    assert {phase.role for _, phase in final.held_by(JOBS[0].id)} == {Role.AGENT, Role.ROLLOUT}
+    assert {phase.role for _, phase in final.live_phases(JOBS[0].id)} == {Role.AGENT, Role.ROLLOUT}
 
 
 def test_agents_say_nothing_of_a_machine_that_rolls_out() -> None:

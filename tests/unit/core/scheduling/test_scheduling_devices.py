@@ -49,7 +49,7 @@ def test_a_machine_with_fewer_devices_than_one_engine_needs_is_no_candidate(
 def test_a_job_that_fits_nowhere_waits_with_the_reason() -> None:
     waiting = replace(JOB, state=JobState.QUEUED, devices_per_engine=4)
     final = dry_run(Snapshot(machines=(machine(1, 2), machine(2, 1)), jobs=(waiting,))).final
-    assert final.held_by(JOB.id) == ()
+    assert final.live_phases(JOB.id) == ()
     plan = fleet_plan(final, (waiting,))
     assert Role.ROLLOUT in plan.floors.missing[JOB.id]
 

@@ -52,7 +52,7 @@ def test_no_taker_can_have_more_unless_one_has_less_that_has_no_more_by_its_weig
 ) -> None:
     weights = {one: weight for one, (weight, _) in takers.items()}
     uses = {one: [Use(reach, most) for reach, most in wanted] for one, (_, wanted) in takers.items()}
-    parts = Division(capacities).parts(weights, uses)
+    parts = Division(capacities).entitlements(weights, uses)
     for one in takers:
         beside = Division(capacities)
         for other in takers:

@@ -81,7 +81,7 @@ def test_fault_3_a_wide_gang_is_admitted_although_small_young_jobs_keep_coming()
 def _going_on(snapshot: Snapshot, began: dict[UUID, int], turn: int, num_turns: int) -> Iterator[JobView]:
     """Yield the jobs that are not over; each has `num_turns` turns with a machine."""
     for job in snapshot.jobs:
-        if snapshot.held_by(job.id):
+        if snapshot.live_phases(job.id):
             began.setdefault(job.id, turn)
         if turn - began.get(job.id, turn) < num_turns:
             is_queued = job.state is JobState.QUEUED

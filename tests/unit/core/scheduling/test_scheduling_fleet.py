@@ -43,7 +43,7 @@ def working(name: str, job: UUID, role: Role, *tags: str, num_in_flight: int = 0
 
 
 def roles(snapshot: Snapshot, job: UUID) -> dict[str, Role]:
-    return {machine.name: phase.role for machine, phase in snapshot.held_by(job)}
+    return {machine.name: phase.role for machine, phase in snapshot.live_phases(job)}
 
 
 def test_an_idle_job_with_agents_of_its_own_leaves_its_engines_to_others() -> None:
@@ -237,7 +237,8 @@ def test_under_constant_demand_a_fleet_comes_to_rest_and_then_nothing_is_wasted(
     assert not last.decisions, f"it does not come to rest: {seen(final)} {last.decisions}"
     plan = fleet_plan(final, final.jobs)
     held = {
-        job.id: [m for m, phase in final.held_by(job.id) if phase.role is Role.ROLLOUT] for job in final.jobs
+        job.id: [m for m, phase in final.live_phases(job.id) if phase.role is Role.ROLLOUT]
+        for job in final.jobs
     }
     given = {job.id: plan.shares.allocation.num_placed((job.id, Role.ROLLOUT)) for job in final.jobs}
     _check_agents(final, plan)
@@ -262,7 +263,7 @@ def _check_agents(final: Snapshot, plan: FleetPlan) -> None:
     for job in plan.floors.admitted:
         if not job.has_agents:
             continue
-        ours = [machine for machine, phase in final.held_by(job.id) if phase.role is Role.AGENT]
+        ours = [machine for machine, phase in final.live_phases(job.id) if phase.role is Role.AGENT]
         assert len(ours) >= plan.agents.num_given[job.id] >= 1
         is_bottleneck = len(ours) < job.agents_wanted and plan.shares.has_enough_engines(job)
         if not is_bottleneck or not is_within_quota(job, final):
@@ -278,7 +279,7 @@ def is_within_quota(job: JobView, snapshot: Snapshot) -> bool:
     if job.project_quota is None:
         return True
     of_project = [other.id for other in snapshot.jobs if other.project_id == job.project_id]
-    return sum(len(snapshot.held_by(job_id)) for job_id in of_project) < job.project_quota
+    return sum(len(snapshot.live_phases(job_id)) for job_id in of_project) < job.project_quota
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -292,10 +293,10 @@ def test_no_lease_exceeds_a_quota(snapshot: Snapshot) -> None:
         job = snapshot.job(job_id)
         assert job is not None
         of_project = [other.id for other in snapshot.jobs if other.project_id == job.project_id]
-        now = sum(len(snapshot.held_by(one)) for one in of_project) + sum(
+        now = sum(len(snapshot.live_phases(one)) for one in of_project) + sum(
             leased.get(one, 0) for one in of_project
         )
-        before = sum(len(snapshot.held_by(one)) for one in of_project)
+        before = sum(len(snapshot.live_phases(one)) for one in of_project)
         assert job.project_quota is None or now <= max(job.project_quota, before)
 
 

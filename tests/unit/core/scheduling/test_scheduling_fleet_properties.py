@@ -44,7 +44,7 @@ def test_at_rest_no_job_holds_machines_while_it_lacks_a_floor_that_the_fleet_has
     plan = fleet_plan(final, final.jobs)
     homes = Homes(plan.fleet, final)
     for job in final.jobs:
-        roles = {phase.role for _, phase in final.held_by(job.id)}
+        roles = {phase.role for _, phase in final.live_phases(job.id)}
         if not roles or not fits_alone(plan.fleet, homes, job) or not is_within_quota(job, final):
             continue
         assert job in plan.floors.admitted, f"{job.name} holds machines without a floor: {seen(final)}"
@@ -81,7 +81,7 @@ def test_whoever_a_machine_is_taken_for_has_more_at_rest(snapshot: Snapshot) -> 
 
 def held(snapshot: Snapshot, job_id: UUID) -> Counter[Role]:
     """Return how many machines work for the job in each role; those that are leaving do not."""
-    return Counter(phase.role for _, phase in snapshot.held_by(job_id) if not phase.is_leaving)
+    return Counter(phase.role for _, phase in snapshot.live_phases(job_id) if not phase.is_leaving)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -98,7 +98,7 @@ def test_machines_change_hands_until_nobody_should_have_more_and_then_stay(snaps
     standing = fleet_plan(final, final.jobs).floors.standings
     for one in standing:
         for waiting in (job for job in one.jobs if job.state is JobState.QUEUED):
-            for giver in (job for job in one.jobs if final.held_by(job.id)):
+            for giver in (job for job in one.jobs if final.live_phases(job.id)):
                 is_even = gives_way_now(one, giver, waiting)
                 assert not is_even or not _would_do(final, giver, waiting), (
                     f"{giver.name} keeps: {seen(final)}"
@@ -111,7 +111,7 @@ def _would_do(final: Snapshot, giver: JobView, waiting: JobView) -> bool:
     others = [
         job
         for job in final.jobs
-        if (job.state is not JobState.QUEUED or final.held_by(job.id)) and job != giver
+        if (job.state is not JobState.QUEUED or final.live_phases(job.id)) and job != giver
     ]
     return waiting in fleet_plan(final, [*others, waiting]).floors.admitted
 
@@ -133,7 +133,7 @@ def _num_by_project(snapshot: Snapshot) -> Counter[UUID]:
     """Return how many phases the jobs of each project have."""
     num = Counter[UUID]()
     for job in snapshot.jobs:
-        num[job.project_id] += len(snapshot.held_by(job.id))
+        num[job.project_id] += len(snapshot.live_phases(job.id))
     return num
 
 

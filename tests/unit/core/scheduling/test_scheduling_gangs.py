@@ -210,9 +210,9 @@ def test_of_two_jobs_that_train_on_the_same_machines_each_gets_its_turn() -> Non
 
     run = dry_run(snapshot)
 
-    trains = {m.name for m, phase in run.final.held_by(JOB) if phase.role is Role.TRAIN}
+    trains = {m.name for m, phase in run.final.live_phases(JOB) if phase.role is Role.TRAIN}
     assert trains == {"alpha", "beta"}
-    assert [m.name for m, _ in run.final.held_by(OTHER)] == ["zeta"], (
+    assert [m.name for m, _ in run.final.live_phases(OTHER)] == ["zeta"], (
         "its agents stay, and their turns are held"
     )
 
@@ -223,7 +223,7 @@ def test_machines_do_not_wait_for_a_gang_that_the_fleet_cannot_hold() -> None:
     final = dry_run(
         Snapshot(machines=(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA), jobs=(greedy, other))
     ).final
-    assert {m.name for m, _ in final.held_by(OTHER)} == {"alpha", "beta"}
+    assert {m.name for m, _ in final.live_phases(OTHER)} == {"alpha", "beta"}
     assert dry_run(final).waiting[JOB] == (
         "3 machines must train together, but 2 can (alpha, beta): 2 have the tags: train"
     )
@@ -295,8 +295,8 @@ def test_a_gang_that_only_trains_goes_on_with_fewer_machines_when_others_need_on
     still = decide(Snapshot(machines=tuple(training), jobs=(offline,)))
     assert not still.decisions
     run = dry_run(Snapshot(machines=tuple(training), jobs=(offline, other)))
-    assert sorted(m.name for m, _ in run.final.held_by(JOB)) == ["alpha", "beta"]
-    assert [m.name for m, _ in run.final.held_by(OTHER)] == ["delta"]
+    assert sorted(m.name for m, _ in run.final.live_phases(JOB)) == ["alpha", "beta"]
+    assert [m.name for m, _ in run.final.live_phases(OTHER)] == ["delta"]
 
 
 def test_an_elastic_gang_that_waits_says_how_many_it_needs_at_least() -> None:

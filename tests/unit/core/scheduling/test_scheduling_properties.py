@@ -77,7 +77,7 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
             least = job.num_train_machines
             assert least <= len(decision.machines) <= least + job.extra_train_machines
             assert job.trains_in_gangs
-            assert not any(phase.role is Role.TRAIN for _, phase in snapshot.held_by(job.id))
+            assert not any(phase.role is Role.TRAIN for _, phase in snapshot.live_phases(job.id))
     for decision in singly(plan):
         assert decision.reason
         match decision:
@@ -118,7 +118,7 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
 def test_every_job_that_does_not_progress_has_a_reason(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
     for job in snapshot.jobs:
-        active = {phase.role for _, phase in snapshot.held_by(job.id) if phase.state is PhaseState.ACTIVE}
+        active = {phase.role for _, phase in snapshot.live_phases(job.id) if phase.state is PhaseState.ACTIVE}
         needed = {Role.ROLLOUT, Role.AGENT} if job.has_agents else {Role.ROLLOUT}
         needed = needed if job.has_rollout else {Role.TRAIN}
         assert plan.waiting_reasons[job.id] or needed <= active
@@ -137,9 +137,9 @@ def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: 
     plan = decide(snapshot)
     for lease in (d for d in plan.decisions if isinstance(d, Lease) and d.role is Role.ROLLOUT):
         job = next(job for job in snapshot.jobs if job.id == lease.job_id)
-        if not is_running(job, snapshot.held_by(job.id)):
+        if not is_running(job, snapshot.live_phases(job.id)):
             continue  # it needs an engine to be up, and trains after that
-        trains = any(phase.role is Role.TRAIN for _, phase in snapshot.held_by(job.id))
+        trains = any(phase.role is Role.TRAIN for _, phase in snapshot.live_phases(job.id))
         promised = any(
             isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in singly(plan)
         )
@@ -149,7 +149,7 @@ def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: 
         )
         able = next(m for m in snapshot.machines if m.id == lease.machine_id).tags >= job.tags_of(Role.TRAIN)
         waits = any(
-            phase.is_leaving and phase.role is not Role.AGENT for _, phase in snapshot.held_by(job.id)
+            phase.is_leaving and phase.role is not Role.AGENT for _, phase in snapshot.live_phases(job.id)
         )
         assert not (able and job.num_due_batches) or trains or promised or drained or waits or is_short
 

@@ -9,7 +9,7 @@ from seamlessflow.core.scheduling.decisions import Lease
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import Snapshot
 from seamlessflow.core.sizing.job_needs import DeviceMemory, JobNeeds, device_memory
-from seamlessflow.core.sizing.memory_needs import Certainty, Need, Part
+from seamlessflow.core.sizing.memory_needs import Certainty, MemoryUse, Need
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.tags import Role
 from tests.unit.core.scheduling.test_scheduling_fleet import BOTH, EXTERNAL, machine
@@ -17,12 +17,15 @@ from tests.unit.core.scheduling.test_scheduling_fleet import BOTH, EXTERNAL, mac
 GIB = 2**30
 ENGINE = Need(
     (
-        Part("weights", 60 * GIB, is_sharded=True),
-        Part("cache", 30 * GIB, is_sharded=True, certainty=Certainty.ON_GPU),
+        MemoryUse("weights", 60 * GIB, is_sharded=True),
+        MemoryUse("cache", 30 * GIB, is_sharded=True, certainty=Certainty.ON_GPU),
     )
 )
 TRAINER = Need(
-    (Part("weights", 60 * GIB, is_sharded=False), Part("optimizer states", 360 * GIB, is_sharded=True))
+    (
+        MemoryUse("weights", 60 * GIB, is_sharded=False),
+        MemoryUse("optimizer states", 360 * GIB, is_sharded=True),
+    )
 )
 NEEDS = JobNeeds(engine=ENGINE, trainer=TRAINER, num_machines=1, num_ranks=None)
 
@@ -55,8 +58,8 @@ def test_trainers_share_states_over_the_devices_of_their_machines() -> None:
 
 
 def test_work_takes_what_is_certain_and_trainers_also_have_activations() -> None:
-    activations = Part("activations", 9 * GIB, is_sharded=False, certainty=Certainty.USUAL)
-    needs = replace(NEEDS, trainer=Need((*TRAINER.parts, activations)))
+    activations = MemoryUse("activations", 9 * GIB, is_sharded=False, certainty=Certainty.USUAL)
+    needs = replace(NEEDS, trainer=Need((*TRAINER.uses, activations)))
     assert needs.bytes_at_work(Role.TRAIN, memory(80, num_devices=8)) == (105 * GIB, 114 * GIB)
     assert needs.bytes_at_work(Role.TRAIN, DeviceMemory("cpu", 8, GIB)) == (105 * GIB, 105 * GIB)
     assert needs.bytes_at_work(Role.ROLLOUT, memory(80)) == (90 * GIB, 90 * GIB)

@@ -51,7 +51,7 @@ def spec(**sections: dict[str, Any]) -> JobSpec:
 
 
 def bytes_of(need: Need, name: str) -> int:
-    return next(part.num_bytes for part in need.parts if part.name == name)
+    return next(use.num_bytes for use in need.uses if use.name == name)
 
 
 def test_a_published_model_has_its_published_number_of_parameters() -> None:

@@ -160,7 +160,7 @@ class JobDetailApi(_JobApi):
     def patch(self, request: Request, job_id: UUID) -> Response:
         """Change the priority of a job while it waits or runs.
 
-        `If-Match` holds the generation that the edit is based on. Without it the request is refused (428); if somebody
+        `If-Match` holds the generation that the edit is based on. Without it the request is refused (428); if another
         asked something else of the job in the meantime, it is refused as well (412). The next scheduling cycle serves
         the job by its new priority; a job that has ended is refused (409). An edit that changes nothing records
         nothing.

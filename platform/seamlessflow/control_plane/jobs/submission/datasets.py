@@ -1,7 +1,7 @@
 """Chooses the trajectories of other jobs that a job trains on, and fixes them when it is submitted.
 
-Takes the data section of a spec. Writes rows of `DatasetGroup`, which gateways read batch by batch, and counts what was
-chosen and what was left out, by reason. Invariant: every session comes from a job of the same project and had finished
+Takes the data section of a spec. Writes rows of `DatasetGroup`, which gateways read batch by batch, and counts the
+chosen ones, and the others by reason. Invariant: every session comes from a job of the same project and had finished
 by then; what its source records later changes nothing, so the job can be repeated.
 """
 

@@ -47,7 +47,7 @@ class EditedMachineOutput(serializers.Serializer):
 
 
 class PhaseImpactOutput(serializers.Serializer):
-    """The impact on one phase. It holds until somebody edits something; `phase_id`, `state` and `load` are current
+    """The impact on one phase. It is true until the next edit; `phase_id`, `state` and `load` are current
     values.
     """
 

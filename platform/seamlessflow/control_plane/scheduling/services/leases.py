@@ -54,8 +54,8 @@ AUTHOR = "scheduler"
 _GOING_ON = [JobState.QUEUED.value, JobState.STARTING.value, JobState.RUNNING.value]
 _STORE_REASONS = """
     WITH fresh AS (
-        SELECT j.id, told.* FROM json_to_recordset(%s::json) AS told (job uuid, waiting text, state text)
-        JOIN jobs_job j ON j.id = told.job AND j.state <> ALL(%s)
+        SELECT j.id, new.* FROM json_to_recordset(%s::json) AS new (job uuid, waiting text, state text)
+        JOIN jobs_job j ON j.id = new.job AND j.state <> ALL(%s)
         ORDER BY j.id FOR NO KEY UPDATE OF j)
     UPDATE jobs_job j SET waiting_reason = fresh.waiting,
         state_reason = CASE WHEN j.state = ANY(%s) THEN fresh.state ELSE j.state_reason END
@@ -63,8 +63,8 @@ _STORE_REASONS = """
 """
 _STORE_OWED = """
     WITH fresh AS (
-        SELECT j.id, told.owed FROM json_to_recordset(%s::json) AS told (id uuid, owed smallint)
-        JOIN jobs_job j ON j.id = told.id
+        SELECT j.id, new.owed FROM json_to_recordset(%s::json) AS new (id uuid, owed smallint)
+        JOIN jobs_job j ON j.id = new.id
         ORDER BY j.id FOR NO KEY UPDATE OF j)
     UPDATE jobs_job j SET owed = fresh.owed FROM fresh WHERE j.id = fresh.id
 """

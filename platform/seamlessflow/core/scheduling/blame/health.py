@@ -38,13 +38,17 @@ class Patience:
 
 
 def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Iterator[FailPhase]:
-    heard = [machine for machine in machines if machine.is_healthy]
+    healthy = [machine for machine in machines if machine.is_healthy]
     vanished = [machine for machine in machines if not machine.is_healthy and machine.phases]
     for machine in vanished:
-        if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > suspicion_s(machine)):
+        if (
+            may_evict
+            and healthy
+            and (len(vanished) <= len(healthy) or machine.unheard_s > suspicion_s(machine))
+        ):
             for phase in machine.phases:
                 yield _fail(machine, phase, f"{machine.name} sends no heartbeats", FailureCause.SILENCE)
-    for machine in heard:
+    for machine in healthy:
         for phase in machine.phases:
             if phase.state is not PhaseState.ACTIVE and (reason := _stuck(phase)) is not None:
                 yield _fail(machine, phase, f"on {machine.name}: {reason}", FailureCause.WORK)

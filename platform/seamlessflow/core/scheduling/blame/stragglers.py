@@ -20,7 +20,7 @@ from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.passes.fleet import Fleet
 from seamlessflow.core.scheduling.passes.floors import floors_admit
 from seamlessflow.core.scheduling.passes.homes import Homes
-from seamlessflow.core.scheduling.snapshot import Held, MachineView, PaceView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import LivePhase, MachineView, PaceView, PhaseView, Snapshot
 from seamlessflow.core.types.labels import hardware_of
 from seamlessflow.core.types.tags import Role
 
@@ -50,7 +50,7 @@ def with_paces(machines: Sequence[MachineView], sampled: Mapping[UUID, Sampled])
     )
 
 
-def stragglers(snapshot: Snapshot) -> list[Held]:
+def stragglers(snapshot: Snapshot) -> list[LivePhase]:
     """Return the machines that may be taken from their job for being slow, and the phase of each, the slowest first."""
     slow = [
         (phase.pace.share, machine.name, machine, phase)

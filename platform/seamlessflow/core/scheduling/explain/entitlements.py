@@ -41,7 +41,7 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     for job in (*queue.plan.floors.served, *(entry.job for entry in queue.entries)):
         running[job.project_id].append(job)
     machines = Division({number: one.cost * len(one.machines) for number, one in enumerate(fleet.classes)})
-    entitled = machines.parts(
+    entitled = machines.entitlements(
         {project: jobs[0].project_weight for project, jobs in running.items()},
         {project: [_use(fleet, jobs)] for project, jobs in running.items()},
         {
@@ -54,7 +54,7 @@ def entitlements(queue: Queue) -> dict[UUID, Entitlement]:
     shared_cost: dict[UUID, float] = defaultdict(float)
     num_agent_slots: dict[UUID, int] = defaultdict(int)
     for job in snapshot.jobs:
-        for machine, phase in snapshot.held_by(job.id):
+        for machine, phase in snapshot.live_phases(job.id):
             num_held[job.project_id] += 1
             shared_cost[job.project_id] += machine.cost if phase.role in EXCLUSIVE_ROLES else 0.0
             num_agent_slots[job.project_id] += phase.role is Role.AGENT

@@ -255,5 +255,5 @@ def _turn_over(machine: MachineView) -> MachineView:
 
 
 def _holders(run: DryRun, job: JobView, role: Role) -> tuple[str, ...]:
-    held = run.final.held_by(job.id)
+    held = run.final.live_phases(job.id)
     return tuple(machine.name for machine, phase in held if phase.role is role)

@@ -1,6 +1,6 @@
 """Describes a preview in sentences, one for each phase and job.
 
-The sentences do not depend on what is running at this moment, so they stay true until somebody
+The sentences do not depend on what is running at this moment, so they stay true until a person
 edits something.
 """
 

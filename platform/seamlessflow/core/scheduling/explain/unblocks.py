@@ -114,7 +114,7 @@ def unblocks(
 
 
 def _cost(offer: Unblock) -> int:
-    """Return the place of an offer among others: a short wait, what costs nobody anything, a bounded wait, what stops
+    """Return the rank of an offer among others: a short wait, what costs no job anything, a bounded wait, what stops
     other jobs, an unbounded wait."""
     if offer.kind is UnblockKind.WAIT:
         if offer.at_most_s is None:

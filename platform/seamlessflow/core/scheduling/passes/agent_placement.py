@@ -20,7 +20,7 @@ from seamlessflow.core.scheduling.passes.agent_slots import SlotClass, SlotFleet
 from seamlessflow.core.scheduling.passes.allocation import Allocation
 from seamlessflow.core.scheduling.passes.floors import Floors
 from seamlessflow.core.scheduling.passes.shares import Shares
-from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView, PhaseView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, MachineView, PhaseView
 
 _NEEDED = "another job needs the machine to run its agents"
 _MOVING = "the agents of its job move to another machine"
@@ -33,8 +33,8 @@ class AgentTargets:
 
     num_given: Counter[UUID] = field(default_factory=Counter)
     free: dict[UUID, list[MachineView]] = field(default_factory=lambda: defaultdict(list))
-    leaving: dict[UUID, tuple[Held, str]] = field(default_factory=dict)
-    spare: list[Held] = field(default_factory=list)
+    leaving: dict[UUID, tuple[LivePhase, str]] = field(default_factory=dict)
+    spare: list[LivePhase] = field(default_factory=list)
 
 
 def agents_place(slots: SlotFleet, floors: Floors, shares: Shares) -> AgentTargets:
@@ -58,7 +58,7 @@ def agents_place(slots: SlotFleet, floors: Floors, shares: Shares) -> AgentTarge
             if targets.num_given[job.id] < _most(job, slots, shares)
             and _grow(job, [classes[number] for number in slots.classes_for(job)], shares)
         ]
-    targets.spare = [held for each in classes for held in each.spare()]
+    targets.spare = [one for each in classes for one in each.spare()]
     for machine, phase in targets.spare:
         if targets.free.get(phase.job_id):
             targets.leaving.setdefault(phase.id, ((machine, phase), _MOVING))
@@ -66,7 +66,8 @@ def agents_place(slots: SlotFleet, floors: Floors, shares: Shares) -> AgentTarge
 
 
 def _most(job: JobView, slots: SlotFleet, shares: Shares) -> int:
-    """Return how many machines the job's agents should have at most. More of them help only if engines have room."""
+    """Return how many machines the job's agents should have at most. More of them help only if engines have
+    capacity."""
     kept = max(job.agents_least, min(len(slots.homes(job)), job.agents_kept))
     return max(kept, job.agents_wanted) if shares.has_enough_engines(job) else kept
 
@@ -82,11 +83,11 @@ def _grow(job: JobView, classes: Sequence["_Class"], shares: Shares) -> bool:
 
 
 @dataclass(slots=True)
-class _Room:
+class _OpenMachine:
     """A machine's slots: those that are free now, those that will be, and those that others could give up."""
 
     machine: MachineView
-    spare: list[Held]
+    spare: list[LivePhase]
     num_free: int = 0
     num_leaving: int = 0
     jobs: set[UUID] = field(default_factory=set)
@@ -116,24 +117,24 @@ class _Class:
         self._machines = one.machines
         self._floors = dict.fromkeys(floors)
         self._targets = targets
-        self._spare: dict[UUID, list[Held]] = defaultdict(list)  # by machine
-        self._spare_of: dict[UUID, list[Held]] = defaultdict(list)  # by job
+        self._spare: dict[UUID, list[LivePhase]] = defaultdict(list)  # by machine
+        self._spare_of: dict[UUID, list[LivePhase]] = defaultdict(list)  # by job
         for machine in one.machines:
             for phase in machine.agents:
                 if slots.is_working(phase) and one.only in (None, phase.job_id):
                     self._keep(machine, phase)
 
     @cached_property
-    def _rooms(self) -> list[tuple[tuple[int, bool, str], _Room]]:
-        """A heap of the machines with slots, the best first. Some of them may have no more room by now."""
-        rooms = [_Room(machine, self._spare[machine.id]) for machine in self._machines]
-        heap = [(room.order, room) for room in rooms if room.has_any]
+    def _candidates(self) -> list[tuple[tuple[int, bool, str], _OpenMachine]]:
+        """A heap of the machines with slots, the best first. Some of them may have no slot left by now."""
+        candidates = [_OpenMachine(machine, self._spare[machine.id]) for machine in self._machines]
+        heap = [(candidate.order, candidate) for candidate in candidates if candidate.has_any]
         heapq.heapify(heap)
         return heap
 
-    def spare(self) -> list[Held]:
+    def spare(self) -> list[LivePhase]:
         """Return the agents beyond what their job should have."""
-        return [held for held_by_job in self._spare_of.values() for held in held_by_job]
+        return [one for own in self._spare_of.values() for one in own]
 
     def place_floors(self) -> None:
         for job_id in self._floors:
@@ -141,45 +142,45 @@ class _Class:
 
     def retain(self, job_id: UUID) -> bool:
         """Let agents of the job that are here stay, beyond those that it has. False if there are none."""
-        for held in self._spare_of[job_id]:
-            if held[1].id not in self._targets.leaving:
-                self._spare_of[job_id].remove(held)
-                self._spare[held[0].id].remove(held)
+        for one in self._spare_of[job_id]:
+            if one[1].id not in self._targets.leaving:
+                self._spare_of[job_id].remove(one)
+                self._spare[one[0].id].remove(one)
                 self._targets.num_given[job_id] += 1
                 return True
         return False
 
     def take(self, job_id: UUID) -> bool:
         """Give the job a slot on a machine that does not run its agents. False if there is none."""
-        passed: list[_Room] = []
+        passed: list[_OpenMachine] = []
         found = self._pop(job_id, passed)
         if found is not None:
             self._fill(found, job_id)
             passed.append(found)
-        for room in passed:
-            heapq.heappush(self._rooms, (room.order, room))
+        for candidate in passed:
+            heapq.heappush(self._candidates, (candidate.order, candidate))
         return found is not None
 
-    def _pop(self, job_id: UUID, passed: list[_Room]) -> _Room | None:
-        """Take the best room for the job off the heap, and what comes before it."""
-        while self._rooms:
-            _, room = heapq.heappop(self._rooms)
-            if room.has_any and job_id not in room.jobs:
-                return room
-            if room.has_any:
-                passed.append(room)
+    def _pop(self, job_id: UUID, passed: list[_OpenMachine]) -> _OpenMachine | None:
+        """Take the best machine for the job off the heap, and what comes before it."""
+        while self._candidates:
+            _, candidate = heapq.heappop(self._candidates)
+            if candidate.has_any and job_id not in candidate.jobs:
+                return candidate
+            if candidate.has_any:
+                passed.append(candidate)
         return None
 
-    def _fill(self, room: _Room, job_id: UUID) -> None:
-        room.jobs.add(job_id)
+    def _fill(self, candidate: _OpenMachine, job_id: UUID) -> None:
+        candidate.jobs.add(job_id)
         self._targets.num_given[job_id] += 1
-        if room.num_free:
-            room.num_free -= 1
-            self._targets.free[job_id].append(room.machine)
-        elif room.num_leaving:
-            room.num_leaving -= 1
+        if candidate.num_free:
+            candidate.num_free -= 1
+            self._targets.free[job_id].append(candidate.machine)
+        elif candidate.num_leaving:
+            candidate.num_leaving -= 1
         else:
-            machine, phase = room.spare.pop()
+            machine, phase = candidate.spare.pop()
             self._targets.leaving[phase.id] = ((machine, phase), _NEEDED)
 
     def _keep(self, machine: MachineView, phase: PhaseView) -> None:

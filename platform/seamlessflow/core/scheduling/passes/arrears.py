@@ -1,13 +1,13 @@
-"""Which jobs are owed a machine, because others had more than their parts for a while.
+"""Which jobs are owed a machine, because others had more than their entitlements for a while.
 
 Machines are whole, a step cannot be divided, and a job may have an engine for itself where others train, so a moment's
 shares are never exact. Takes what jobs hold and could use, cycle by cycle, and adds up the difference to what each
 would hold if machines could be divided: what jobs of one priority hold together, by weight among projects and then
 their jobs, capped by what each could use and by the machines that each may use (`dividing`). A job that lacks more than
-a limit is owed a machine until it has caught up, and one that exceeded its part by as much owes one.
+a limit is owed a machine until it has caught up, and one that exceeded its entitlement by as much owes one.
 
-Example: three equal jobs hold 3, 3 and 2 machines, so their parts are 2.67. After 7.5 s the third lacks five seconds of
-a machine. It is owed one, holds three of them for 15 s, and then is owed nothing.
+Example: three equal jobs hold 3, 3 and 2 machines, so their entitlements are 2.67. After 7.5 s the third lacks five
+seconds of a machine. It is owed one, holds three of them for 15 s, and then is owed nothing.
 
 Invariants: differences sum to zero, so no job owes more than others lacked; machines that no other job could use cost
 nothing; a job never lacks or owes more than twice its limit.
@@ -40,7 +40,7 @@ class Claim:
     wanted: float
     held_in: Mapping[int, float]
     reach: frozenset[int]
-    is_waiting: bool = False  # it waits for its floor, which is what it could use
+    is_waiting: bool = False  # it waits for its floor, which is all that it could use
 
     @property
     def held(self) -> float:
@@ -51,8 +51,8 @@ class Claim:
 
 
 def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
-    """Return how many machines each job has less than its part; below zero: more. Jobs without a difference are left
-    out."""
+    """Return how many machines each job has less than its entitlement; below zero: more. Jobs without a difference are
+    left out."""
     by_priority: dict[int, list[Claim]] = defaultdict(list)
     for one in claims:
         by_priority[one.job.fleet_priority].append(one)
@@ -60,8 +60,8 @@ def differences(claims: Iterable[Claim]) -> dict[UUID, float]:
 
 
 def _differences(claims: list[Claim]) -> dict[UUID, float]:
-    parts = _parts(claims)
-    lacking = {one.job.id: parts[one.job.id] - one.held for one in claims}
+    entitlements = _entitlements(claims)
+    lacking = {one.job.id: entitlements[one.job.id] - one.held for one in claims}
     contended = _contended(claims, lacking)
     for one in claims:
         if lacking[one.job.id] < 0 and contended.isdisjoint(one.held_in):
@@ -90,7 +90,7 @@ def _contended(claims: Sequence[Claim], lacking: Mapping[UUID, float]) -> set[in
     return found
 
 
-def _parts(claims: list[Claim]) -> dict[UUID, float]:
+def _entitlements(claims: list[Claim]) -> dict[UUID, float]:
     """Divide what jobs hold together among their projects, and what each gets among its jobs."""
     of_project: dict[UUID, list[Claim]] = defaultdict(list)
     held: dict[int, float] = defaultdict(float)
@@ -107,17 +107,17 @@ def _parts(claims: list[Claim]) -> dict[UUID, float]:
     }
     uses = {project: _uses(own) for project, own in of_project.items()}
     machines = Division(held)
-    of_projects = machines.parts(weights, uses, quotas)
-    for project, part in of_projects.items():
-        machines.give(project, uses[project], part)
-    parts: dict[UUID, float] = {}
-    for project, part in of_projects.items():
-        parts |= _own_parts(part, of_project[project], machines.without(project))
-    return parts
+    of_projects = machines.entitlements(weights, uses, quotas)
+    for project, entitlement in of_projects.items():
+        machines.give(project, uses[project], entitlement)
+    entitlements: dict[UUID, float] = {}
+    for project, entitlement in of_projects.items():
+        entitlements |= _own_entitlements(entitlement, of_project[project], machines.without(project))
+    return entitlements
 
 
 def _uses(claims: Sequence[Claim]) -> list[Use]:
-    """Return what the jobs of a project could use."""
+    """Return the machines that the jobs of a project could use."""
     num: dict[frozenset[int], float] = defaultdict(float)
     for one in claims:
         (use,) = one.use(one.wanted)
@@ -125,33 +125,35 @@ def _uses(claims: Sequence[Claim]) -> list[Use]:
     return [Use(reach, most) for reach, most in num.items()]
 
 
-def _own_parts(part: float, claims: Sequence[Claim], machines: Division) -> dict[UUID, float]:
+def _own_entitlements(entitlement: float, claims: Sequence[Claim], machines: Division) -> dict[UUID, float]:
     """Divide what a project gets among its jobs: a floor for each that is at work, then for those that wait, then what
     is left to the highest priority, by weight. `machines`: without those of other projects."""
     at_work = [one for one in claims if not one.is_waiting]
-    parts: dict[UUID, float] = {}
+    entitlements: dict[UUID, float] = {}
     beside_floors = machines.without(None)
-    left = part
+    left = entitlement
     for one in at_work:
         num = min(one.wanted, FLOOR)
         beside_floors.give(one.job.id, one.use(num), num)
         left -= num
     for one in sorted((one for one in claims if one.is_waiting), key=_waiting_order):
         num = beside_floors.left_for(one.use(one.wanted), left) if left > 0 else 0.0
-        parts[one.job.id] = num
+        entitlements[one.job.id] = num
         left -= num
         for each in (beside_floors, machines):
             each.give(one.job.id, one.use(num), num)
-    left = part - sum(parts.values())
+    left = entitlement - sum(entitlements.values())
     for priority in sorted({one.job.priority for one in at_work}, reverse=True):
         same = {one.job.id: one for one in at_work if one.job.priority == priority}
         uses = {job_id: one.use(one.wanted) for job_id, one in same.items()}
-        found = machines.parts({job_id: one.job.weight for job_id, one in same.items()}, uses, most=left)
+        found = machines.entitlements(
+            {job_id: one.job.weight for job_id, one in same.items()}, uses, most=left
+        )
         for job_id, num in found.items():
             machines.give(job_id, uses[job_id], num)
-        parts |= found
+        entitlements |= found
         left -= sum(found.values())
-    return parts
+    return entitlements
 
 
 def _waiting_order(claim: Claim) -> tuple[int, float, int, UUID]:

@@ -12,7 +12,7 @@ from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.activity import is_running
 from seamlessflow.core.scheduling.passes.multiplexing import EMPTY_TURN_GRACE_S, batches_to_wait_for
-from seamlessflow.core.scheduling.snapshot import Held, JobView, PhaseView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, PhaseView
 from seamlessflow.core.types.tags import Role
 
 UNLIMITED = 1_000_000
@@ -26,13 +26,15 @@ class Demand:
     rollout_after: int  # once the batch that is being trained now is published
 
 
-def demand_of(job: JobView, held: Sequence[Held], *, is_gathering: bool, engines_each: int = 1) -> Demand:
-    """Return what an admitted job could use. `held`: its live phases; `is_gathering`: whether
+def demand_of(
+    job: JobView, live: Sequence[LivePhase], *, is_gathering: bool, engines_each: int = 1
+) -> Demand:
+    """Return what an admitted job could use. `live`: its live phases; `is_gathering`: whether
     machines already stand free or are leaving for its gang, which then does not wait for another batch;
     `engines_each`: how many of its engines one machine runs."""
     rollout = _rollout(job, engines_each)
-    num_training = sum(phase.role is Role.TRAIN for _, phase in held)
-    is_due = _is_training_due(job, held, is_gathering=is_gathering)
+    num_training = sum(phase.role is Role.TRAIN for _, phase in live)
+    is_due = _is_training_due(job, live, is_gathering=is_gathering)
     return Demand(
         rollout=rollout,
         train=max(job.num_train_machines, num_training) if is_due else 0,
@@ -74,30 +76,31 @@ def engines_for(num_turns: int, slots_per_engine: int) -> int:
     return -(-num_turns // slots_per_engine)
 
 
-def is_demand_news(told: int, wanted: int, num_held: int) -> bool:
-    """Return whether it must be told at once that a job, which has `num_held` engines, wants `wanted`, not `told`.
+def is_demand_news(reported: int, wanted: int, num_engines: int) -> bool:
+    """Whether to report at once that a job with `num_engines` engines wants `wanted`, and not `reported`.
 
-    While it wants more engines than it has, how many more may be told a little later, unless the number has doubled.
+    While it wants more engines than it has, how many more may be reported a little later, unless the number has
+    doubled.
     """
-    if min(told, wanted) > num_held:
-        return wanted >= 2 * told
-    return told != wanted
+    if min(reported, wanted) > num_engines:
+        return wanted >= 2 * reported
+    return reported != wanted
 
 
-def agents_for(num_sessions: int, room: float) -> int:
-    """Return how many machines agents could use: one more than are full with `room` sessions each."""
-    return 1 + int(num_sessions / room)
+def agents_for(num_sessions: int, capacity: float) -> int:
+    """Return how many machines agents could use: one more than are full with `capacity` sessions each."""
+    return 1 + int(num_sessions / capacity)
 
 
-def _is_training_due(job: JobView, held: Sequence[Held], *, is_gathering: bool) -> bool:
+def _is_training_due(job: JobView, live: Sequence[LivePhase], *, is_gathering: bool) -> bool:
     if job.num_remaining_updates == 0:
         return False
     if not job.has_rollout:
         return True
-    training = [phase for _, phase in held if phase.role is Role.TRAIN]
+    training = [phase for _, phase in live if phase.role is Role.TRAIN]
     if any(not phase.is_leaving for phase in training):
         return job.num_due_batches > 0 or any(map(_may_still_find_a_batch(job), training))
-    if not is_running(job, held):
+    if not is_running(job, live):
         return False
     return job.num_due_batches >= (1 if is_gathering else batches_to_wait_for(job))
 

@@ -4,9 +4,10 @@
 may use only some of the classes, as tags and pools say. No taker can have more there unless one has less that has
 no more by its weight; what only some can use is theirs alone, and so they take less of what others can use too.
 
-Example: 8 machines, of which the first two projects may use only two and the third any. Their parts are 1, 1 and 6.
+Example: 8 machines, of which the first two projects may use only two and the third any. Their entitlements are 1, 1 and
+6.
 
-Invariants: parts sum to what can be used, and all of them can be had at once.
+Invariants: entitlements sum to what can be used, and all of them can be had at once.
 """
 
 from collections import defaultdict
@@ -26,18 +27,18 @@ def divided(amount: float, weights: Mapping[Taker, float], caps: Mapping[Taker, 
 
     With 8 to divide, weights 1:1:2 and a cap of 1 on the last: 3.5, 3.5 and 1.
     """
-    parts: dict[Taker, float] = {}
+    entitlements: dict[Taker, float] = {}
     left = dict(weights)
     while left:
         unit = amount / sum(left.values())
         capped = [one for one, weight in left.items() if one in caps and caps[one] <= weight * unit]
         if not capped:
-            return parts | {one: weight * unit for one, weight in left.items()}
+            return entitlements | {one: weight * unit for one, weight in left.items()}
         for one in capped:
-            parts[one] = float(caps[one])
+            entitlements[one] = float(caps[one])
             amount -= caps[one]
             del left[one]
-    return parts
+    return entitlements
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Division:
             return min(num_left, most)
         return self._most({"": most}, {"": uses}, {})
 
-    def parts(
+    def entitlements(
         self,
         weights: Mapping[UUID, float],
         uses: Mapping[UUID, Sequence[Use]],
@@ -85,12 +86,12 @@ class Division:
         caps = {one: min(_num_wanted(uses[one]), (caps or {}).get(one, inf)) for one in weights}
         if (num_left := self._left_to_all(uses.values())) is not None:
             return divided(min(num_left, most), weights, caps)
-        parts: dict[UUID, float] = {}
-        while left := [one for one in weights if one not in parts]:
-            found = self._tightest(left, weights, uses, caps, parts, most)
-            parts |= found
+        entitlements: dict[UUID, float] = {}
+        while left := [one for one in weights if one not in entitlements]:
+            found = self._tightest(left, weights, uses, caps, entitlements, most)
+            entitlements |= found
             most -= sum(found.values())
-        return parts
+        return entitlements
 
     def _left_to_all(self, uses: Iterable[Sequence[Use]]) -> float | None:
         """Return the number left if all takers may use the same machines, which needs no flow; else None."""
@@ -106,16 +107,16 @@ class Division:
         weights: Mapping[UUID, float],
         uses: Mapping[UUID, Sequence[Use]],
         caps: Mapping[UUID, float],
-        parts: dict[UUID, float],
+        entitlements: dict[UUID, float],
         most: float,
     ) -> dict[UUID, float]:
-        """Return the parts of those who, together, can use the least by weight. Whenever some of a group cannot have
-        what an undivided fleet would give them, they are the next group."""
+        """Return the entitlements of those who, together, can use the least by weight. Whenever some of a group cannot
+        have what an undivided fleet would give them, they are the next group."""
         while True:
             own_caps = {one: caps[one] for one in group}
-            amount = min(self._most(own_caps, uses, parts), most)
+            amount = min(self._most(own_caps, uses, entitlements), most)
             found = divided(amount, {one: weights[one] for one in group}, own_caps)
-            short = self._short(parts | found, uses)
+            short = self._short(entitlements | found, uses)
             lacking = [one for one in group if one in short]
             if not lacking or len(lacking) == len(group):
                 return found
@@ -125,23 +126,25 @@ class Division:
         self,
         wanted: Mapping[Taker, float],
         uses: Mapping[Taker, Sequence[Use]],
-        parts: Mapping[Taker, float],
+        entitlements: Mapping[Taker, float],
     ) -> float:
-        """Return how many machines takers can have together beside the parts of others."""
-        flow = self._flow(parts, uses)
+        """Return how many machines takers can have together beside the entitlements of others."""
+        flow = self._flow(entitlements, uses)
         return sum(flow.add(one, uses[one], num) for one, num in wanted.items())
 
-    def _short(self, parts: Mapping[UUID, float], uses: Mapping[UUID, Sequence[Use]]) -> Collection[Hashable]:
-        """Return the takers that compete for machines of which there are too few for such parts."""
+    def _short(
+        self, entitlements: Mapping[UUID, float], uses: Mapping[UUID, Sequence[Use]]
+    ) -> Collection[Hashable]:
+        """Return the takers that compete for machines of which there are too few for such entitlements."""
         flow = self._flow({}, uses)
-        placed = [flow.add(one, uses[one], num) > num - SLIGHT for one, num in parts.items()]
+        placed = [flow.add(one, uses[one], num) > num - SLIGHT for one, num in entitlements.items()]
         return () if all(placed) else flow.full
 
-    def _flow(self, parts: Mapping[Taker, float], uses: Mapping[Taker, Sequence[Use]]) -> "_Flow":
+    def _flow(self, entitlements: Mapping[Taker, float], uses: Mapping[Taker, Sequence[Use]]) -> "_Flow":
         flow = _Flow(self._capacities)
         for taker, (own, num) in self._given.items():
             flow.add(("given", taker), own, num)
-        for one, num in parts.items():
+        for one, num in entitlements.items():
             flow.add(one, uses[one], num)
         return flow
 

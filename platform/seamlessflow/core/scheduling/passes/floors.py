@@ -163,7 +163,7 @@ class _Admission:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Others give way to `first`, so it comes right after those that were `admitted` beside it: nobody else gets what
+    """Others give way to `first`, so it comes right after those that were `admitted` beside it: no other job gets what
     is given up."""
 
     first: JobView

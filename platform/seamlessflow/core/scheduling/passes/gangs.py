@@ -14,7 +14,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import FailureCause, PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
 from seamlessflow.core.scheduling.passes.hand_overs import hand_over
-from seamlessflow.core.scheduling.snapshot import Held, JobView, MachineView
+from seamlessflow.core.scheduling.snapshot import JobView, LivePhase, MachineView
 from seamlessflow.core.types.tags import Role
 
 GATHER_LIMIT_S = 300.0  # from the lease until all trainers run and are connected to each other
@@ -33,7 +33,7 @@ def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase
                 yield FailPhase(phase_id=phase.id, machine=machine.name, reason=reason, cause=cause)
 
 
-def _break_up(members: Sequence[Held], reasons: dict[UUID, str]) -> tuple[str, list[str]]:
+def _break_up(members: Sequence[LivePhase], reasons: dict[UUID, str]) -> tuple[str, list[str]]:
     """Return why the gang ends ("" if it does not), and the machines that are to blame besides those that failed."""
     gang = members[0][1].gang
     assert gang is not None
@@ -47,10 +47,10 @@ def _break_up(members: Sequence[Held], reasons: dict[UUID, str]) -> tuple[str, l
     return f"the gang did not come together within {GATHER_LIMIT_S:g} s: {', '.join(late)} did not join", late
 
 
-def gang_drains(held: Sequence[Held], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
+def gang_drains(live: Sequence[LivePhase], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
     """Yield drains for the rest of each gang that a member has left, is leaving or must leave (`drained`)."""
     leaving = {decision.phase_id: decision for decision in drained}
-    for members in _gangs(held).values():
+    for members in _gangs(live).values():
         first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
         gang = members[0][1].gang
         assert gang is not None
@@ -88,9 +88,9 @@ def gang_gather(
     )
 
 
-def gang_wait(members: Sequence[MachineView], held: Sequence[Held]) -> str:
+def gang_wait(members: Sequence[MachineView], live: Sequence[LivePhase]) -> str:
     """Return the reason why the gang waits, in one clause; "" if it has not waited long enough to report."""
-    for gang in _gangs(held).values():
+    for gang in _gangs(live).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
             return f"training waits for {', '.join(_late(gang))} to join"
         return ""
@@ -105,10 +105,10 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[Held]) -> str:
 _GATHERING = (PhaseState.LEASED, PhaseState.STARTING)
 
 
-def _gangs(held: Sequence[Held]) -> dict[UUID, list[Held]]:
+def _gangs(live: Sequence[LivePhase]) -> dict[UUID, list[LivePhase]]:
     """Return the live members of each gang, the leader first."""
-    gangs: dict[UUID, list[Held]] = defaultdict(list)
-    for machine, phase in held:
+    gangs: dict[UUID, list[LivePhase]] = defaultdict(list)
+    for machine, phase in live:
         if phase.gang is not None:
             gangs[phase.gang.id].append((machine, phase))
     for members in gangs.values():
@@ -116,13 +116,13 @@ def _gangs(held: Sequence[Held]) -> dict[UUID, list[Held]]:
     return gangs
 
 
-def _member(place: Held) -> int:
-    gang = place[1].gang
+def _member(one: LivePhase) -> int:
+    gang = one[1].gang
     assert gang is not None
     return gang.member
 
 
-def _late(members: Sequence[Held]) -> list[str]:
+def _late(members: Sequence[LivePhase]) -> list[str]:
     """Return the names of the late members. The leader waits for all others, so it is late only if no other is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name

@@ -86,7 +86,7 @@ def _for_claims(
     if claim is None:
         return {}
     num_floors = sum(machines_of_floor(job) for job in admitted if job.project_id == project)
-    num_lacking = standings.of_project[project].part - num_floors
+    num_lacking = standings.of_project[project].entitlement - num_floors
     num = 1
     while num < num_lacking and num < claims.count(claim) and fits(admitted, claim, num_claims=num):
         num += 1
@@ -110,12 +110,12 @@ def gives_way_now(standings: Standings, giver: JobView, first: JobView, num_give
     left = -num_given - machines_of_floor(giver)
     if taking.level(num) <= giving.level(left):
         return True
-    is_over = giving.num_taken - num_given > giving.part
+    is_over = giving.num_taken - num_given > giving.entitlement
     return (
         first.is_owed_floor
         and not giver.is_owed_floor
         and is_over
-        and taking.num_taken + num < taking.part + 1
+        and taking.num_taken + num < taking.entitlement + 1
     )
 
 
@@ -230,4 +230,4 @@ def _richest_first(standings: Standings, own: Sequence[JobView]) -> list[JobView
 
 def _excess(standings: Standings, job: JobView) -> float:
     standing = standings.of_project[job.project_id]
-    return standing.num_taken - standing.part
+    return standing.num_taken - standing.entitlement

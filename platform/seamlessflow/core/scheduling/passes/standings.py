@@ -1,9 +1,9 @@
-"""What each project has of the fleet against its part of it, while floors are admitted.
+"""What each project has of the fleet against its entitlement of it, while floors are admitted.
 
-Takes the jobs of one priority across projects and the machines that those of higher ones leave. A project's *part* is
-what it has if the machines that jobs may use are divided by weight among the projects that may use them (`dividing`),
-capped by its quota and by what its jobs could use; its *level* is the number of machines of its admitted floors by its
-weight. `next_waiting` says who is served next: a job that is owed a machine, then one of the
+Takes the jobs of one priority across projects and the machines that those of higher ones leave. A project's
+*entitlement* is what it has if the machines that jobs may use are divided by weight among the projects that may use
+them (`dividing`), capped by its quota and by what its jobs could use; its *level* is the number of machines of its
+admitted floors by its weight. `next_waiting` says who is served next: a job that is owed a machine, then one of the
 project with the lowest level, then the longest wait. Within a project priority comes first, then waiting.
 
 Invariant: what `enter` counts is never more than the floors and engines that were really entered.
@@ -27,7 +27,7 @@ class Standing:
     """Of a project. `num_taken`: machines of its floors that were admitted, and engines counted beyond them."""
 
     weight: float
-    part: float
+    entitlement: float
     num_taken: int = 0
 
     def level(self, num: float = 0) -> float:
@@ -81,8 +81,8 @@ class Standings:
             if jobs[0].project_quota is not None
         }
         self._uses = {project: self._uses_of(jobs) for project, jobs in own.items()}
-        parts = self.machines.parts(weights, self._uses, quotas)
-        self.of_project = {project: Standing(weights[project], parts[project]) for project in own}
+        entitlements = self.machines.entitlements(weights, self._uses, quotas)
+        self.of_project = {project: Standing(weights[project], entitlements[project]) for project in own}
         self.claims = {}
         if len(own) > 1:
             self.claims = {project: list(self._claims(jobs)) for project, jobs in own.items()}
@@ -128,9 +128,11 @@ class Standings:
             yield claim
 
     def _is_owed(self, claim: JobView) -> bool:
-        """Whether the job is owed one engine, and its project has less than its part."""
+        """Whether the job is owed one engine, and its project has less than its entitlement."""
         standing = self.of_project[claim.project_id]
-        return claim.is_owed_floor and claim.id not in self._served and standing.num_taken < standing.part
+        return (
+            claim.is_owed_floor and claim.id not in self._served and standing.num_taken < standing.entitlement
+        )
 
     def enter(self, job: JobView, num: int) -> None:
         self.of_project[job.project_id].num_taken += num

@@ -18,8 +18,8 @@ from seamlessflow.data_plane.store.values import sql_literal
 _GROUP_READY = sql_literal(GroupState.READY)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)
 
-# Gateways may write events and not read them, so the statements return what moved and not what they told.
-_TOLD = """told AS (
+# Gateways may write events and not read them, so the statements return the moves and not the events.
+_EVENTS = """events AS (
         INSERT INTO common_event
             (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
         SELECT project_id, 'group', id, job_id, 'group.state', %(source)s::text, %(target)s::text, %(reason)s::text,
@@ -48,7 +48,7 @@ async def groups_move(
                     finalized_at = coalesce(finalized_at, clock_timestamp())
                 WHERE id = ANY(%(groups)s) AND state = %(source)s::text
                 RETURNING id, project_id, job_id, index),
-            {_TOLD}
+            {_EVENTS}
             SELECT id FROM moved""",
         {"groups": list(group_ids), **_values(source, target, reason, cause)},
     )
@@ -97,7 +97,7 @@ async def group_finalize(
                       WHERE s.group_id = %(group)s AND s.state = {_SESSION_CLOSED}) v
                 WHERE g.id = %(group)s AND g.state = %(source)s::text
                 RETURNING g.id, g.project_id, g.job_id, g.index),
-            {_TOLD}
+            {_EVENTS}
             SELECT (SELECT count(*) FROM trajectory_group g
                     WHERE g.job_id = moved.job_id AND g.state = {_GROUP_READY})
             FROM moved""",

@@ -120,7 +120,7 @@ class EngineClient:
     async def generate(
         self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool = True
     ) -> AsyncGenerator[TokenChunk, None]:
-        """Yield pieces of one answer; the last has a finish reason. An answer that is not streamed is one piece.
+        """Yield chunks of one answer; the last has a finish reason. An answer that is not streamed is one chunk.
 
         Closing the iterator early, or cancelling the wait, aborts the request. Raises EngineUnavailable,
         VersionMismatch and EngineRefused.
@@ -136,10 +136,10 @@ class EngineClient:
                 failure = _failure(connection.status, await connection.read_all())
                 has_ended = True
                 raise failure
-            pieces = _streamed_pieces if is_streamed else _whole_piece
-            async for piece in pieces(connection, engine.version):
-                has_ended = piece.finish_reason is not None
-                yield piece
+            chunks = _streamed_chunks if is_streamed else _whole_chunk
+            async for chunk in chunks(connection, engine.version):
+                has_ended = chunk.finish_reason is not None
+                yield chunk
             if not has_ended:
                 raise EngineUnavailable("the engine's stream ended before its answer did")
         except EngineStalled as error:
@@ -206,52 +206,52 @@ def _failure(status: int, raw: bytes) -> Exception:
     return EngineUnavailable(f"the engine answered {status} {refusal.code or ''}".rstrip())
 
 
-async def _streamed_pieces(
+async def _streamed_chunks(
     connection: EngineConnection, expected_version: int
 ) -> AsyncGenerator[TokenChunk, None]:
-    """Yield what arrived together as one piece, so that a burst costs one wake-up."""
+    """Yield what arrived together as one chunk, so that a burst costs one wake-up."""
     rest, guided_by = b"", None
     while raw := await connection.read_some():
         *events, rest = (rest + raw).split(b"\n\n")
         answers = [_decode_answer(event[6:]) for event in events if event.startswith(b"data: {")]
         failed = next((number for number, answer in enumerate(answers) if answer.error is not None), None)
-        pieces: list[TokenChunk] = []
+        chunks: list[TokenChunk] = []
         for choice in (choice for answer in answers[:failed] for choice in answer.choices):
             guided_by = guided_by or choice.guided_by  # only the first event has it
-            pieces.append(_streamed_piece(choice, guided_by, expected_version))
-            if pieces[-1].finish_reason is not None:
-                yield _joined(pieces)
-                pieces = []
-        if pieces:
-            yield _joined(pieces)
+            chunks.append(_streamed_chunk(choice, guided_by, expected_version))
+            if chunks[-1].finish_reason is not None:
+                yield _joined(chunks)
+                chunks = []
+        if chunks:
+            yield _joined(chunks)
         if failed is not None:
             raise _stream_failure(answers[failed].error or {})
 
 
-def _streamed_piece(choice: _Choice, guided_by: GuidedBy | None, expected_version: int) -> TokenChunk:
+def _streamed_chunk(choice: _Choice, guided_by: GuidedBy | None, expected_version: int) -> TokenChunk:
     ids, logprobs = _tokens(choice)
     version = _version(choice.weight_version, expected_version)
     spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
     return TokenChunk(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
 
 
-def _joined(pieces: Sequence[TokenChunk]) -> TokenChunk:
-    """Return one piece with the tokens of all; only the last may have a finish reason."""
-    first, *others = pieces
+def _joined(chunks: Sequence[TokenChunk]) -> TokenChunk:
+    """Return one chunk with the tokens of all; only the last may have a finish reason."""
+    first, *others = chunks
     if not others:
         return first
     spans, num_tokens = first.spans, first.num_tokens
-    for piece in others:
-        spans = spans_concat(spans, num_first=num_tokens, second=piece.spans)
-        num_tokens += piece.num_tokens
+    for chunk in others:
+        spans = spans_concat(spans, num_first=num_tokens, second=chunk.spans)
+        num_tokens += chunk.num_tokens
     return TokenChunk(
-        b"".join(piece.token_ids for piece in pieces),
-        b"".join(piece.logprobs for piece in pieces),
+        b"".join(chunk.token_ids for chunk in chunks),
+        b"".join(chunk.logprobs for chunk in chunks),
         spans,
-        pieces[-1].finish_reason,
+        chunks[-1].finish_reason,
         first.guided_by,
-        b"".join(piece.top_ids for piece in pieces),
-        b"".join(piece.top_logprobs for piece in pieces),
+        b"".join(chunk.top_ids for chunk in chunks),
+        b"".join(chunk.top_logprobs for chunk in chunks),
     )
 
 
@@ -262,7 +262,7 @@ def _stream_failure(error: Mapping[str, object]) -> Exception:
     return EngineUnavailable(str(error.get("message")))
 
 
-async def _whole_piece(
+async def _whole_chunk(
     connection: EngineConnection, expected_version: int
 ) -> AsyncGenerator[TokenChunk, None]:
     answer = _decode_answer(await connection.read_all())

@@ -2,7 +2,7 @@
 
 An engine is full while its turns, those of other gateways among them, take all of its slots. Only then do its tokens
 and seconds count, so lengths of turns, ends of batches and small batches make no difference. An answer that came in one
-piece counts as far as the engine was full meanwhile. The sums forget with time.
+chunk counts as far as the engine was full meanwhile. The sums forget with time.
 
 Invariant: of a full engine's seconds, each gateway counts the part that its turns are of all turns there, so the sums
 over the gateways are the engine's own tokens and seconds.
@@ -11,7 +11,7 @@ over the gateways are the engine's own tokens and seconds.
 from dataclasses import dataclass
 
 HALF_LIFE_S = 120.0  # after so long, a count weighs half
-MIN_TOLD_S = 1.0  # fewer seconds are not worth telling
+MIN_REPORTED_S = 1.0  # fewer seconds are not worth a report
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class EnginePace:
             self.num_tokens *= weight
             self.seconds *= weight
         self._forgotten_s = now_s
-        return (self.num_tokens, self.seconds) if self.seconds >= MIN_TOLD_S else None
+        return (self.num_tokens, self.seconds) if self.seconds >= MIN_REPORTED_S else None
 
 
 class TurnPace:
-    """Counts the tokens of one turn at one engine: a few operations for each piece."""
+    """Counts the tokens of one turn at one engine: a few operations for each chunk."""
 
     __slots__ = ("_full_s", "_pace", "_since_s")
 
@@ -60,7 +60,7 @@ class TurnPace:
         self._pace, self._since_s, self._full_s = pace, now_s, pace.full_s
 
     def sampled(self, num_tokens: int, now_s: float) -> None:
-        """Count tokens that were sampled since the piece before, as far as the engine was full meanwhile."""
+        """Count tokens that were sampled since the chunk before, as far as the engine was full meanwhile."""
         pace, passed_s = self._pace, now_s - self._since_s
         pace.advance(now_s)
         if passed_s > 0.0:

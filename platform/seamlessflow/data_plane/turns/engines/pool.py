@@ -30,7 +30,7 @@ from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.engines.turn_counts import TurnCounts
 from seamlessflow.data_plane.turns.engines.turn_wait import NoEngine, TurnWait
 
-PACES_TOLD_S = 10.0  # paces are reported so seldom, because they are judged by minutes
+PACES_REPORTED_S = 10.0  # paces are reported so seldom, because they are judged by minutes
 
 
 class TooManyWaiting(Exception):
@@ -60,7 +60,7 @@ class _Entry(EngineSeen):
         )
 
     def describe(self, engine: Engine) -> None:
-        """Take what the table or the engine itself says of it."""
+        """Take the report of the table, or of the engine itself, on it."""
         self.engine, self.num_slots = engine, engine.num_slots
         self.version, self.is_too_old = engine.version, engine.is_too_old
 
@@ -77,7 +77,7 @@ def _entry(engine: Engine, now_s: float) -> _Entry:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """What a turn asks of an engine. `order` is the session's place: lower places get an engine first."""
+    """The demands of a turn on an engine. `order` is the session's position: lower ones get an engine first."""
 
     job_id: UUID
     order: int = 0
@@ -94,7 +94,7 @@ class _Waiter:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRoom:
+class JobSlots:
     """How many engines a job has, and how many turns each decodes at once."""
 
     num_engines: int
@@ -103,7 +103,7 @@ class JobRoom:
 
 @dataclass(slots=True)
 class EnginePool:
-    """`table_set` replaces the engine table; `acquire` waits for an engine with room."""
+    """`table_set` replaces the engine table; `acquire` waits for an engine with a free slot."""
 
     clock: Callable[[], float]  # monotonic seconds
     max_held: int
@@ -120,7 +120,7 @@ class EnginePool:
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
-    _paces_told_s: float = -math.inf
+    _paces_reported_s: float = -math.inf
     _own: str = ""  # this gateway's name
     _wanted: Mapping[str, Mapping[EngineKey, int]] = field(
         default_factory=dict
@@ -155,9 +155,9 @@ class EnginePool:
     def paces_due(self) -> dict[EngineKey, tuple[float, float]] | None:
         """Return how many tokens each engine sampled and how long it was full; None if asked lately."""
         now_s = self.clock()
-        if now_s < self._paces_told_s + PACES_TOLD_S:
+        if now_s < self._paces_reported_s + PACES_REPORTED_S:
             return None
-        self._paces_told_s = now_s
+        self._paces_reported_s = now_s
         paces = {key: entry.pace.sums(now_s) for key, entry in self._entries.items()}
         return {key: sums for key, sums in paces.items() if sums is not None}
 
@@ -165,15 +165,15 @@ class EnginePool:
         """Return how many turns wait for an engine."""
         return self._num_held
 
-    def rooms_by_job(self) -> dict[UUID, JobRoom]:
-        """Return the room of each job that has an engine."""
+    def slots_by_job(self) -> dict[UUID, JobSlots]:
+        """Return the slots of each job that has an engine."""
         return {
-            job_id: JobRoom(len(entries), entries[-1].engine.num_slots)
+            job_id: JobSlots(len(entries), entries[-1].engine.num_slots)
             for job_id, entries in self._by_job.items()
         }
 
     def shares_set(self, own: str, demands: Mapping[str, Mapping[EngineKey, int]]) -> None:
-        """Take this gateway's share of each engine, by what each gateway wants of it; `own` is this one's name."""
+        """Take this gateway's quota of each engine, by what each gateway wants of it; `own` is this one's name."""
         self._own, self._wanted = own, demands
         self._share()
         self._serve_all()
@@ -185,14 +185,14 @@ class EnginePool:
         return self.reasons.get(job_id) or "no machine rolls out for the job now"
 
     def acquire(
-        self, request: EngineRequest, hold: StallTimer | None = None, wait: TurnWait | None = None
+        self, request: EngineRequest, stall: StallTimer | None = None, wait: TurnWait | None = None
     ) -> AbstractAsyncContextManager[tuple[Engine, TurnPace]]:
         """Give an engine of the job with at least the requested version; it counts as busier inside the block. What the
-        turn samples there is to be told to its pace.
+        turn samples there counts for its pace.
 
-        `hold` and `wait` run while the turn waits for an engine. Raises TooManyWaiting, JobOver and NoEngine.
+        `stall` and `wait` run while the turn waits for an engine. Raises TooManyWaiting, JobOver and NoEngine.
         """
-        return _Acquired(self, request, hold, wait)
+        return _Acquired(self, request, stall, wait)
 
     def cool_down(self, engine: Engine) -> None:
         """Give an engine that failed no requests for COOLDOWN_S."""
@@ -238,7 +238,7 @@ class EnginePool:
             entry.pace_count(now_s)
 
     def _release(self, entry: _Entry) -> None:
-        if not entry.has_queue:  # else the next turn of the queue is decoded in its place
+        if not entry.has_queue:  # else the next turn of the queue is decoded instead
             self.turns.end(entry.engine.job_id)
         entry.turns_add(-1, self.clock())
         self._serve(entry.engine.job_id)
@@ -255,21 +255,21 @@ class EnginePool:
         now_s = self.clock()
         return any(entry.is_open(now_s) for entry in self._by_job.get(job_id, ()))
 
-    async def _take(self, request: EngineRequest, hold: StallTimer | None, wait: TurnWait | None) -> _Entry:
+    async def _take(self, request: EngineRequest, stall: StallTimer | None, wait: TurnWait | None) -> _Entry:
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
             entry.turns_add(+1, self.clock())
             if not entry.has_queue:
                 self.turns.begin(request.job_id)
             return entry
-        clock, wait = hold or StallTimer(), wait or TurnWait()
+        clock, wait = stall or StallTimer(), wait or TurnWait()
         clock.begin(self.clock())
         wait.begin(self.clock())
         try:
             async with wait.limited():
                 return await self._wait(request)
         except TimeoutError as error:
-            raise NoEngine(self.why_none(request.job_id) or "no engine has room for it") from error
+            raise NoEngine(self.why_none(request.job_id) or "no engine has a free slot for it") from error
         finally:
             clock.end(self.clock())
             wait.end(self.clock())
@@ -309,7 +309,7 @@ class EnginePool:
             self._serve(job_id)
 
     def _serve(self, job_id: UUID) -> None:
-        """Give engines with room to the waiting turns, in order; a turn that fits none keeps waiting."""
+        """Give engines with free slots to the waiting turns, in order; a turn that fits none keeps waiting."""
         queue = self._waiters.get(job_id)
         passed_over = []
         while queue and (job_id in self.jobs_over or self._is_any_open(job_id)):
@@ -336,16 +336,16 @@ class EnginePool:
 class _Acquired:
     """An engine for one turn, as a context; a class, because each turn enters it once or more."""
 
-    __slots__ = ("_entry", "_hold", "_pool", "_request", "_wait")
+    __slots__ = ("_entry", "_pool", "_request", "_stall", "_wait")
 
     def __init__(
-        self, pool: EnginePool, request: EngineRequest, hold: StallTimer | None, wait: TurnWait | None
+        self, pool: EnginePool, request: EngineRequest, stall: StallTimer | None, wait: TurnWait | None
     ) -> None:
-        self._pool, self._request, self._hold, self._wait = pool, request, hold, wait
+        self._pool, self._request, self._stall, self._wait = pool, request, stall, wait
         self._entry: _Entry
 
     async def __aenter__(self) -> tuple[Engine, TurnPace]:
-        entry = self._entry = await self._pool._take(self._request, self._hold, self._wait)
+        entry = self._entry = await self._pool._take(self._request, self._stall, self._wait)
         return entry.engine, TurnPace(entry.pace, self._pool.clock())
 
     async def __aexit__(

@@ -1,7 +1,7 @@
 """How many turns of each job are decoded or wait for an engine, for the scheduler to give the job as many engines.
 
 A turn that queues at an engine is not counted, because it needs no other engine. Turns come and go within milliseconds,
-so what counts is the most there were in this period and the one before. `told` is what this gateway's row says.
+so the most in this period and the one before counts. `reported` is in this gateway's row.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ class TurnCounts:
     _now: dict[UUID, int] = field(default_factory=dict)
     _most: dict[UUID, int] = field(default_factory=dict)  # in this period
     _before: dict[UUID, int] = field(default_factory=dict)  # in the one before
-    told: Mapping[UUID, int] = field(default_factory=dict)
+    reported: Mapping[UUID, int] = field(default_factory=dict)
 
     def begin(self, job_id: UUID) -> None:
         num = self._now[job_id] = self._now.get(job_id, 0) + 1
@@ -36,10 +36,10 @@ class TurnCounts:
             for job_id in self._most.keys() | self._before.keys()
         }
 
-    def tell(self) -> Mapping[UUID, int]:
+    def report(self) -> Mapping[UUID, int]:
         """Return the same for a sign of life, which writes it to the row."""
-        self.told = self.most_lately()
-        return self.told
+        self.reported = self.most_lately()
+        return self.reported
 
     def period_end(self) -> None:
         self._before, self._most = self._most, dict(self._now)

@@ -15,7 +15,7 @@ from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.gateways import gateway_turns_set, read_again_book
-from seamlessflow.data_plane.turns.engines.pool import EnginePool, JobRoom
+from seamlessflow.data_plane.turns.engines.pool import EnginePool, JobSlots
 
 # Agents pause between two turns: a job's turns have been fewer for one to two of these before its engines go to others.
 # In simulated time counts of this age use 0.81 of the fleet's bound, exact ones 0.82, and counts of a second 0.76.
@@ -36,33 +36,33 @@ class TurnNews:
             try:
                 await self.look()
             except DATABASE_AWAY as error:
-                log.warning("turns are not told, the database is unreachable: %s", str(error).strip())
+                log.warning("turns are not reported, the database is unreachable: %s", str(error).strip())
 
     async def look(self) -> None:
-        """End a period, and tell what it showed if that is news."""
+        """End a period, and report its counts if they are news."""
         turns = self._engines.turns.most_lately()
         self._engines.turns.period_end()
         if self._is_news(turns):
-            await self._tell(turns)
+            await self._report(turns)
         if read_again := self._engines.read_again.take():
             await self._book(read_again)
 
     def _is_news(self, turns: Mapping[UUID, int]) -> bool:
-        told, rooms = self._engines.turns.told, self._engines.rooms_by_job()
-        for job_id in turns.keys() | told.keys():
+        reported, slots = self._engines.turns.reported, self._engines.slots_by_job()
+        for job_id in turns.keys() | reported.keys():
             # Before a job has an engine, its slots are unknown, and every turn more counts as an engine.
-            room = rooms.get(job_id, JobRoom(num_engines=0, num_slots=1))
-            told_engines = engines_for(told.get(job_id, 0), room.num_slots)
-            wanted = engines_for(turns.get(job_id, 0), room.num_slots)
-            if is_demand_news(told_engines, wanted, room.num_engines):
+            own = slots.get(job_id, JobSlots(num_engines=0, num_slots=1))
+            reported_engines = engines_for(reported.get(job_id, 0), own.num_slots)
+            wanted = engines_for(turns.get(job_id, 0), own.num_slots)
+            if is_demand_news(reported_engines, wanted, own.num_engines):
                 return True
         return False
 
-    async def _tell(self, turns: Mapping[UUID, int]) -> None:
+    async def _report(self, turns: Mapping[UUID, int]) -> None:
         async with self._pool.connection() as connection, connection.transaction():
             if await gateway_turns_set(connection, self._membership.epoch, turns):
                 await scheduler_notify(connection, "turns")
-                self._engines.turns.told = turns
+                self._engines.turns.reported = turns
 
     async def _book(self, read_again: Mapping[UUID, int]) -> None:
         try:

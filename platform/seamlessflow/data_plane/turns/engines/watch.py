@@ -1,4 +1,4 @@
-"""Watches engines that hold requests: suspects an engine that yields nothing, and trusts it once it samples again.
+"""Watches engines that have requests: suspects an engine that yields nothing, and trusts it once it samples again.
 
 It takes requests as they begin and end, the engine table and the clock. It cuts requests off from a suspected engine,
 makes the pool leave such engines out, and reports each suspicion and its end as an event. `core.liveness.stall`
@@ -83,22 +83,22 @@ class _Watched:
 class _Request:
     """A request that is watched, as a context, which gives its lifeline."""
 
-    __slots__ = ("_hold", "_lifeline", "_watched")
+    __slots__ = ("_lifeline", "_stall", "_watched")
 
-    def __init__(self, watched: _Watched, hold: StallTimer, lifeline: Lifeline) -> None:
-        self._watched, self._hold, self._lifeline = watched, hold, lifeline
+    def __init__(self, watched: _Watched, stall: StallTimer, lifeline: Lifeline) -> None:
+        self._watched, self._stall, self._lifeline = watched, stall, lifeline
 
     def __enter__(self) -> Lifeline:
         if not self._watched.lifelines:
             self._watched.stall.rested()
         self._watched.lifelines.add(self._lifeline)
-        self._hold.attach(self._lifeline)
+        self._stall.attach(self._lifeline)
         return self._lifeline
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hold.detach(self._lifeline)
+        self._stall.detach(self._lifeline)
         self._watched.lifelines.discard(self._lifeline)
 
 
@@ -138,11 +138,11 @@ class EngineWatch:
         self._watched = fresh
         self._count()
 
-    def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> "_Request":
-        """Watch a request while the engine works on it; `hold` is its session's stall timer."""
+    def request(self, engine: Engine, stall: StallTimer, request: GenerateRequest) -> "_Request":
+        """Watch a request while the engine works on it; `stall` is its session's stall timer."""
         watched = self._watched.get(engine.key) or _Watched(engine)  # its row may just have gone
         lifeline = Lifeline(self._clock, watched.stall, len(request.token_ids) // TOKEN_BYTES)
-        return _Request(watched, hold, lifeline)
+        return _Request(watched, stall, lifeline)
 
     def tick(self, elapsed_s: float) -> None:
         for watched in self._watched.values():
@@ -204,8 +204,8 @@ class EngineWatch:
             async with asyncio.timeout(PROVE_TIMEOUT_S):
                 async with aclosing(
                     self._client.generate(engine, PROOF, lifeline, is_streamed=False)
-                ) as pieces:
-                    return any([piece.num_tokens > 0 async for piece in pieces])
+                ) as chunks:
+                    return any([chunk.num_tokens > 0 async for chunk in chunks])
         except VersionMismatch as mismatch:
             self._pool.version_seen(engine, mismatch.served_version)
         except EngineRefused:

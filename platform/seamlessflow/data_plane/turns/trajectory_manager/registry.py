@@ -39,7 +39,7 @@ def job_not_found(job_id: UUID) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class RegistryLimits:
-    """How much a process keeps in memory; what it drops is read back with the session's next request."""
+    """How much a process keeps in memory; a dropped one is read back with the session's next request."""
 
     max_sessions: int = 20_000
     max_bytes: int = 1 << 30
@@ -194,7 +194,7 @@ class Registry:
         session = self._sessions.get(session_id)
         if session is None or session.job.job_id != job_id:
             return 0.0
-        return session.affinity.hold.doubted_s(now_s)
+        return session.affinity.stall.doubted_s(now_s)
 
     def begin(
         self,
@@ -210,7 +210,7 @@ class Registry:
         """Add a session that this gateway has just opened; it has no turns to read back."""
         digest = key_digest(api_key)
         session = LiveSession(key, job, group_id, digest, True, evaluation_version, slot, attempt)
-        session.affinity.hold = self._clocks.clock_new(key)
+        session.affinity.stall = self._clocks.clock_new(key)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
@@ -296,7 +296,7 @@ class Registry:
         if stored is None:
             return
         row = stored.row
-        hold = await self._clocks.clock_load(stored.key)
+        stall = await self._clocks.clock_load(stored.key)
         session = LiveSession(
             key=stored.key,
             job=await self.job(row.job_id),
@@ -307,7 +307,7 @@ class Registry:
             slot=row.slot,
             attempt=row.attempt,
         )
-        session.affinity.hold = hold
+        session.affinity.stall = stall
         session.restore(stored.nodes)
         self._add(session)
 

@@ -11,7 +11,7 @@ from seamlessflow.core.trajectory.answer_progress import FinishReason, TokenChun
 from seamlessflow.data_plane.turns.engines.client import (
     EngineRefused,
     EngineUnavailable,
-    _streamed_pieces,
+    _streamed_chunks,
 )
 
 
@@ -34,7 +34,7 @@ async def test_an_answer_that_no_engine_can_continue_is_not_tried_again(
     raw = _event(event)
 
     with pytest.raises(failure, match="allows no token"):
-        async for _ in _streamed_pieces(Content(raw), 1):  # type: ignore[arg-type]
+        async for _ in _streamed_chunks(Content(raw), 1):  # type: ignore[arg-type]
             pass
 
 
@@ -54,7 +54,7 @@ async def test_nothing_is_joined_to_the_end_of_an_answer() -> None:
 
 async def test_tokens_before_an_error_count() -> None:
     raw = _tokens([1], 3) + _event({"error": {"message": "out of memory", "code": 500}})
-    pieces = _streamed_pieces(Content(raw), 3)  # type: ignore[arg-type]
+    pieces = _streamed_chunks(Content(raw), 3)  # type: ignore[arg-type]
 
     assert (await anext(pieces)).token_ids == _ids([1])
     with pytest.raises(EngineUnavailable, match="out of memory"):
@@ -62,7 +62,7 @@ async def test_tokens_before_an_error_count() -> None:
 
 
 async def _pieces(raw: bytes) -> list[TokenChunk]:
-    return [piece async for piece in _streamed_pieces(Content(raw), 3)]  # type: ignore[arg-type]
+    return [piece async for piece in _streamed_chunks(Content(raw), 3)]  # type: ignore[arg-type]
 
 
 def _tokens(ids: list[int], version: int, finish_reason: str | None = None) -> bytes:

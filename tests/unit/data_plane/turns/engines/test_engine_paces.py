@@ -12,7 +12,7 @@ from seamlessflow.core.trajectory.answer_progress import AnswerProgress, FinishR
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.paces import HALF_LIFE_S, TurnPace
-from seamlessflow.data_plane.turns.engines.pool import PACES_TOLD_S, EnginePool, EngineRequest
+from seamlessflow.data_plane.turns.engines.pool import PACES_REPORTED_S, EnginePool, EngineRequest
 from seamlessflow.data_plane.turns.engines.suspicions import SuspicionLog
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.rollout_manager import Affinity, RolloutManager, Sampling
@@ -158,7 +158,7 @@ async def test_old_tokens_and_seconds_weigh_less(clock: Clock) -> None:
 async def test_paces_are_told_seldom(clock: Clock) -> None:
     pool = Gateway(clock).pool
     assert pool.paces_due() == {}
-    clock.now_s += PACES_TOLD_S - 0.1
+    clock.now_s += PACES_REPORTED_S - 0.1
     assert pool.paces_due() is None
     clock.now_s += 0.1
     assert pool.paces_due() == {}

@@ -328,7 +328,7 @@ async def test_engines_of_one_phase_are_chosen_suspected_and_cooled_down_one_by_
     await turns.start("back", EngineRequest(JOB, preferred=FIRST))
     assert turns.served[-1] == ("back", other)
     assert pool.demands() == {FIRST: 2, other: 3}
-    assert pool.rooms_by_job()[JOB].num_engines == 2
+    assert pool.slots_by_job()[JOB].num_engines == 2
 
 
 async def test_an_engine_that_was_lost_and_started_again_has_its_room_and_its_fellow_keeps_its_turns(

@@ -145,7 +145,7 @@ async def test_engines_that_come_make_news_of_what_is_wanted_beyond_them(
 
 async def test_what_a_sign_of_life_told_is_no_news(engines: EnginePool, news: TurnNews, rows: Rows) -> None:
     begin(engines, 1)
-    assert engines.turns.tell() == {JOB: 1}
+    assert engines.turns.report() == {JOB: 1}
     await news.look()
     assert rows.told == []
 
