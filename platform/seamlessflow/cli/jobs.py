@@ -19,7 +19,7 @@ from seamlessflow.cli.submission_keys import submission_key
 from seamlessflow.client import Client, JobStopped, needs_attention
 from seamlessflow.core.environment.programs import relative_file
 from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
-from seamlessflow.core.job_spec import InvalidJobSpec
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.sizing.memory_needs import size_text
 from seamlessflow.core.spec_submission import submitted_spec_parse
@@ -28,9 +28,6 @@ from seamlessflow.core.types.limits import Priority, limits_of
 from seamlessflow.runtime.yaml_documents import yaml_document
 
 TIME_OVER = 4  # exit code
-
-# Keys for which a spec may name a local path of the submitter.
-UPLOADED_KEYS = (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks"))
 
 
 _json_option = click.option(
@@ -341,7 +338,7 @@ def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path, pro
     Raises CliError for a relative path that does not exist, before anything is sent.
     """
     paths = {}
-    for section, key in UPLOADED_KEYS:
+    for section, key in JobSpec.uploads():
         reference = (spec.get(section) or {}).get(key)
         if not isinstance(reference, str) or "://" in reference:
             continue

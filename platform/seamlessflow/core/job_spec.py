@@ -25,7 +25,7 @@ from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.rollout.section import EngineKind as EngineKind
 from seamlessflow.core.rollout.section import RolloutSection as RolloutSection
 from seamlessflow.core.spec_problems import SpecProblem, WrongField, spec_problems
-from seamlessflow.core.spec_section import Reference, SpecSection
+from seamlessflow.core.spec_section import ARCHIVE, Reference, SpecSection
 from seamlessflow.core.training.memory import memory_problems
 from seamlessflow.core.training.section import AUTO, MAX_RANKS
 from seamlessflow.core.training.section import LoraSection as LoraSection
@@ -47,7 +47,7 @@ class ThinkingRetention(StrEnum):
 
 
 class ModelSection(SpecSection):
-    source: Reference
+    source: Annotated[Reference, Field(json_schema_extra=ARCHIVE)]
     """The initial model: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
     dtype: Dtype = Dtype.FLOAT32
     """Number format of the weights in the engines and the trainer."""
@@ -85,19 +85,23 @@ def _environment_unless_offline(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": ["environment"]}, {"properties": {"data": source}, "required": ["data"]}]
 
 
+def _group(**by_source: str) -> Any:
+    return Field(json_schema_extra={"x-group": dict(by_source)})
+
+
 class JobSpec(SpecSection):
     model_config = ConfigDict(json_schema_extra=_environment_unless_offline)
 
     spec_version: Literal[1] = 1
     name: DisplayName
     """Name shown in lists; it need not be unique."""
-    model: ModelSection
-    environment: EnvironmentSection
-    data: DataSection = DataSection()
-    rollout: RolloutSection = RolloutSection()
+    model: Annotated[ModelSection, _group(rollout="open", trajectories="open")]
+    environment: Annotated[EnvironmentSection, _group(rollout="open")]
+    data: Annotated[DataSection, _group(rollout="closed", trajectories="open")] = DataSection()
+    rollout: Annotated[RolloutSection, _group(rollout="closed")] = RolloutSection()
     algorithm: AlgorithmSection = AlgorithmSection()
     train: TrainSection = TrainSection()
-    evaluation: EvaluationSection = EvaluationSection()
+    evaluation: Annotated[EvaluationSection, _group(rollout="closed")] = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     priority: Priority = 0
     """Among the jobs of its project, those of a higher priority get machines first. Against other projects it counts
@@ -110,6 +114,11 @@ class JobSpec(SpecSection):
     def roles(self) -> tuple[Role, ...]:
         """The roles that the phases of the job can have."""
         return ROLES_OF_ENVIRONMENT.get(self.environment.name, tuple(Role))
+
+    @property
+    def references(self) -> list[str | None]:
+        """The values of the fields that accept the address of an upload."""
+        return [getattr(getattr(self, section), field) for section, field in self.uploads()]
 
     @model_validator(mode="before")
     @classmethod

@@ -142,6 +142,15 @@ def test_the_schema_describes_every_section() -> None:
     assert "Sessions per task" in json.dumps(schema)
 
 
+def test_the_schema_has_the_facts_that_the_form_and_the_command_line_read() -> None:
+    schema = JobSpec.model_json_schema()
+    timeout = schema["$defs"]["EnvironmentSection"]["properties"]["setup_timeout_s"]
+
+    assert (timeout["title"], timeout["x-unit"]) == ("Setup timeout", "seconds")
+    assert schema["properties"]["environment"]["x-group"] == {"rollout": "open"}
+    assert list(JobSpec.uploads()) == [("model", "source"), ("environment", "tasks"), ("evaluation", "tasks")]
+
+
 def test_an_adapter_has_defaults_and_is_trained_only_on_request() -> None:
     assert job_spec_parse(spec()).train.lora is None
     lora = job_spec_parse(spec(train={"lora": {}})).train.lora

@@ -10,7 +10,7 @@ import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { sections, sectionsFor, withInstalled } from "./fields";
+import { sections, withInstalled } from "./fields";
 import { useInstalledNames } from "./queries";
 import { SpecForm } from "./SpecForm";
 import { faultsByField, isOffline, type Spec } from "./spec";
@@ -45,9 +45,8 @@ function Submit({ starter }: { starter: Spec }) {
   const writable = useMe().data?.projects.filter((one) => one.may_write) ?? [];
   const project = asked || (chosenProject(writable, null)?.slug ?? "");
   const installed = useInstalledNames();
-  const all = useMemo(() => withInstalled(sections(), installed), [installed]);
   const hasDataset = isOffline(draft.spec);
-  const concerned = useMemo(() => sectionsFor(all, hasDataset), [all, hasDataset]);
+  const concerned = useMemo(() => withInstalled(sections(hasDataset), installed), [hasDataset, installed]);
   const send = useMutation({
     mutationFn: () =>
       bodyOf(

@@ -19,7 +19,7 @@ export interface Field {
   choices: readonly string[];
   range: string;
   /** Accepts a file upload, whose address becomes the value. */
-  upload: "archive" | "file" | null;
+  upload: "archive" | "file" | undefined;
   /** Holds IDs of jobs in the project, which can be picked from a list. */
   hasJobs: boolean;
 }
@@ -49,56 +49,27 @@ interface Node {
   maximum?: number;
   exclusiveMinimum?: number;
   exclusiveMaximum?: number;
+  title?: string;
+  "x-unit"?: string;
+  "x-upload"?: "archive" | "file";
+  "x-reference"?: string;
+  "x-group"?: Record<string, string>;
   "x-default-with"?: Record<string, unknown>;
 }
 
-const ROOT: Node & { $defs: Record<string, Node> } = schema;
-const UPLOADS: Record<string, "archive" | "file"> = {
-  "model.source": "archive",
-  "environment.tasks": "file",
-  "evaluation.tasks": "file",
-};
-const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
-// For a job on an offline dataset: it neither samples nor evaluates, so NOT_OFFLINE has no meaning for it.
-const OPEN_OFFLINE = new Set(["job", "model", "data"]);
-const NOT_OFFLINE = new Set(["environment", "rollout", "evaluation"]);
-const WORDS: Record<string, string> = {
-  num: "number of",
-  max: "max",
-  min: "min",
-  kl: "KL",
-  zero: "ZeRO",
-  dtype: "dtype",
-  lora: "LoRA",
-  len: "length",
-  seqs: "sequences",
-};
-const UNITS: readonly (readonly [end: string, unit: string])[] = [
-  ["_s", "seconds"],
-  ["_bytes", "bytes"],
-  ["_tokens", "tokens"],
-  ["_tokens_per_turn", "tokens"],
-  ["_model_len", "tokens"],
-  ["_updates", "updates"],
-];
+const ROOT = schema as Node & { $defs: Record<string, Node> };
+const CLOSED: Record<string, string> = { rollout: "closed", trajectories: "closed" };
 
-/** Sections in the schema's order. Top-level fields come first, in a section named "job". */
-export function sections(): Section[] {
+/** Sections in the schema's order that apply to a job, either offline or sampling itself. Top-level fields come first. */
+export function sections(isOffline = false): Section[] {
   const properties = Object.entries(ROOT.properties ?? {});
-  const nested = properties.filter(([, node]) => resolved(node).properties);
   const plain = properties.filter(([, node]) => !resolved(node).properties && resolved(node).const === undefined);
   const top = plain.map(([name, node]) => fieldOf([name], node, ROOT.required ?? []));
+  const nested = properties.filter(([, node]) => resolved(node).properties);
   return [
     { name: "job", title: "Job", help: "", fields: top, isOpen: true },
-    ...nested.map(([name, node]) => sectionOf(name, resolved(node))),
+    ...nested.flatMap(([name, node]) => sectionOf(name, resolved(node), isOffline ? "trajectories" : "rollout")),
   ];
-}
-
-/** The sections that apply to a job, either offline or sampling itself. */
-export function sectionsFor(all: readonly Section[], isOffline: boolean): Section[] {
-  if (!isOffline) return [...all];
-  const kept = all.filter((section) => !NOT_OFFLINE.has(section.name));
-  return kept.map((section) => ({ ...section, isOpen: OPEN_OFFLINE.has(section.name) }));
 }
 
 /** The sections with the names that the operator has installed, by the path of the field that takes them. */
@@ -110,14 +81,11 @@ export function withInstalled(all: readonly Section[], names: ReadonlyMap<string
   return all.map((section) => ({ ...section, fields: section.fields.map(extended) }));
 }
 
-function sectionOf(name: string, node: Node): Section {
-  return {
-    name,
-    title: titled(name),
-    help: firstSentence(node.description),
-    fields: fieldsOf([name], node),
-    isOpen: OPEN_SECTIONS.has(name),
-  };
+function sectionOf(name: string, node: Node, source: string): Section[] {
+  const shown = (node["x-group"] ?? CLOSED)[source];
+  const help = textOf(node.description);
+  const section = { name, title: node.title ?? name, help, fields: fieldsOf([name], node), isOpen: shown === "open" };
+  return shown ? [section] : [];
 }
 
 /**
@@ -130,7 +98,7 @@ function fieldsOf(path: Path, node: Node): Field[] {
     if (shape.type === "object" && !shape.properties) return [];
     if (!shape.properties) return fieldOf([...path, key], child, node.required ?? []);
     const inner = fieldsOf([...path, key], shape);
-    return inner.map((field) => ({ ...field, label: `${titled(key)}: ${field.label.toLowerCase()}` }));
+    return inner.map((field) => ({ ...field, label: `${child.title}: ${withinText(field.label)}` }));
   });
 }
 
@@ -139,17 +107,17 @@ function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
   const shape = resolved(node);
   return {
     path,
-    label: titled(name.replace(/_s$/, "")),
+    label: node.title ?? name,
     kind: kindOf(shape),
-    help: (node.description || shape.description || "").replaceAll("\n", " "),
-    unit: UNITS.find(([end]) => name.endsWith(end))?.[1] ?? "",
+    help: textOf(node.description || shape.description),
+    unit: node["x-unit"] ?? "",
     isRequired: required.includes(name),
     fallback: node.default ?? shape.default,
     fallbackWith: node["x-default-with"] ?? {},
     choices: shape.enum ?? (shape.type === "boolean" ? ["true", "false"] : []),
     range: rangeOf(shape),
-    upload: UPLOADS[path.join(".")] ?? null,
-    hasJobs: path.join(".") === "data.jobs",
+    upload: node["x-upload"],
+    hasJobs: node["x-reference"] === "jobs",
   };
 }
 
@@ -190,12 +158,11 @@ function resolved(node: Node): Node {
   return { ...node, ...shape, description: node.description ?? shape.description ?? "" };
 }
 
-function titled(name: string): string {
-  const words = name.split("_").map((word) => WORDS[word] ?? word);
-  const text = words.join(" ");
-  return text === "dtype" ? text : text.charAt(0).toUpperCase() + text.slice(1);
+/** A label that follows other words; acronyms keep their capitals. */
+function withinText(label: string): string {
+  return label.replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
 }
 
-function firstSentence(text: string | undefined): string {
-  return (text ?? "").split("\n")[0] ?? "";
+function textOf(description: string | undefined): string {
+  return (description ?? "").replaceAll("\n", " ");
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { sections, sectionsFor } from "./fields";
+import { sections } from "./fields";
 import { isOffline, parsed, shown } from "./spec";
 import { imitationOf, STARTER_SPECS } from "./starterSpecs";
 
@@ -20,10 +20,10 @@ it("imitates a job starting from its initial model", () => {
 });
 
 it("shows only the sections that apply, and opens the data section for an offline dataset", () => {
-  const names = (offline: boolean) => sectionsFor(sections(), offline).map((section) => section.name);
+  const names = (offline: boolean) => sections(offline).map((section) => section.name);
   expect(names(false)).toContain("rollout");
   expect(names(true)).toEqual(["job", "model", "data", "algorithm", "train", "placement"]);
-  expect(sectionsFor(sections(), true).find((section) => section.name === "data")?.isOpen).toBe(true);
+  expect(sections(true).find((section) => section.name === "data")?.isOpen).toBe(true);
 });
 
 it("sets a flag to its value", () => {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.spec_section import JOBS, SpecSection
 from seamlessflow.core.types.rewards import Reward
 
 JobReference = Annotated[str, Field(min_length=1, max_length=120)]
@@ -29,7 +29,7 @@ class DataSection(SpecSection):
     source: DataSource = DataSource.ROLLOUT
     """`rollout`: train on what the job samples; `trajectories`: train on what other jobs recorded,
     without engines or agents."""
-    jobs: list[JobReference] = Field(default_factory=list, max_length=64)
+    jobs: list[JobReference] = Field(default_factory=list, max_length=64, json_schema_extra=JOBS)
     """Jobs of the same project whose trajectories are used, by id or name."""
     min_reward: Reward | None = 1.0
     """Leave out sessions with a lower reward; null: no lower limit."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seamlessflow.core.spec_section import InstalledName, Reference, SpecSection, extension_name
+from seamlessflow.core.spec_section import FILE, InstalledName, Reference, SpecSection, extension_name
 
 OWN_LOOPS = ("command", "external")  # their agents are programs that the platform does not know
 OWN_LOOP_TURNS = 1000
@@ -72,7 +72,7 @@ class EnvironmentSection(SpecSection):
     out, the environment's own reward counts."""
     reward_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the reward function, as it declares them."""
-    tasks: Reference | None = None
+    tasks: Annotated[Reference | None, Field(json_schema_extra=FILE)] = None
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
     """The program and its arguments (name: command); files by their absolute paths on the machines tagged `agent`. It

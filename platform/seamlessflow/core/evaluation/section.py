@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.spec_section import FILE, Reference, SpecSection
 from seamlessflow.core.types.rewards import Reward
 
 
 class EvaluationSection(SpecSection):
     """Which policy versions are evaluated, and how. Evaluation tasks are never trained on."""
 
-    tasks: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    tasks: Annotated[Reference | None, Field(json_schema_extra=FILE)] = None
     """JSONL file of held-out tasks: `artifact://<id>` or a path under MODEL_ROOTS. If left out,
     nothing is evaluated."""
     every_versions: Annotated[int, Field(ge=1, le=10_000_000)] = 10

@@ -114,8 +114,7 @@ def _submit(
         submission_key=key,
     )
     with files_unless_refused(job, origin), transaction.atomic():
-        named = (spec.model.source, spec.environment.tasks, spec.evaluation.tasks)
-        references_hold(references=named, project_id=project.id)
+        references_hold(references=spec.references, project_id=project.id)
         _queue_check(project)
         job.save(force_insert=True)
         if spec.data.is_offline:
