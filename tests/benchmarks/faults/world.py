@@ -26,7 +26,7 @@ from seamlessflow.cli.local.machines import LocalMachine, supervisor_spec
 from seamlessflow.cli.local.planes import plane_specs
 from seamlessflow.cli.local.ports import claimed_port
 from seamlessflow.cli.local.process_tree import ProcessTree
-from seamlessflow.cli.local.services import ServiceUrls, plan_services
+from seamlessflow.cli.local.services import ServiceUrls, services_prepare
 from seamlessflow.cli.local.stack import Stack
 from seamlessflow.cli.local.state import Home
 from seamlessflow.cli.platform import welcome
@@ -82,7 +82,7 @@ async def world_running(
     home.create()
     with home.lock(), _addresses() as addresses:
         async with AsyncExitStack() as stack, ProcessTree(log_dir=home.logs) as tree:
-            services = plan_services(home, environ=environ)
+            services = services_prepare(home, environ=environ)
             gateway_link = await stack.enter_async_context(link_opened(addresses.gateway_url))
             web_links = {
                 machine.name: await stack.enter_async_context(link_opened(addresses.web_url))

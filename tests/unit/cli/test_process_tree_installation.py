@@ -22,7 +22,7 @@ from seamlessflow.cli.local.machines import (
     usable_core,
 )
 from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT, claimed_port
-from seamlessflow.cli.local.services import plan_services
+from seamlessflow.cli.local.services import services_prepare
 from seamlessflow.cli.local.state import (
     Home,
     InstallationRunning,
@@ -42,14 +42,14 @@ def home(tmp_path: Path) -> Home:
 
 def test_configured_servers_are_used_and_nothing_is_started(home: Home) -> None:
     named = {"DATABASE_URL": "postgresql://me@db/rl", "BROKER_URL": "redis://broker/0"}
-    services = plan_services(home, environ=named)
+    services = services_prepare(home, environ=named)
     assert services.specs == ()
     assert services.urls.database_url == "postgresql://me@db/rl"
     assert services.urls.events_url == services.urls.background_broker_url == "redis://broker/0"
 
 
 def test_a_configured_broker_leaves_the_database_embedded(home: Home) -> None:
-    services = plan_services(
+    services = services_prepare(
         home, environ={"BROKER_URL": "redis://broker/0", "EVENTS_URL": "redis://events/0"}
     )
     assert [spec.name for spec in services.specs] == ["postgres"]
@@ -57,7 +57,7 @@ def test_a_configured_broker_leaves_the_database_embedded(home: Home) -> None:
 
 
 def test_machines_inherit_no_secret_of_the_planes(home: Home) -> None:
-    urls = plan_services(home, environ={}).urls
+    urls = services_prepare(home, environ={}).urls
     shell = {
         "PATH": "/bin",
         "DATABASE_URL": "postgresql://me@db/rl",

@@ -16,7 +16,7 @@ import click
 
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.process_tree import ProcessTree, run_to_end
-from seamlessflow.cli.local.services import Services, ServiceUrls, plan_services
+from seamlessflow.cli.local.services import Services, ServiceUrls, services_prepare
 from seamlessflow.cli.local.state import Home, InstallationRunning
 
 
@@ -29,9 +29,9 @@ def main(folder: Path, not_durable: bool) -> None:
     home = Home(folder.absolute()).create()
     try:
         with home.lock():
-            run_to_end(_serve(home, plan_services(home, environ=os.environ, is_durable=not not_durable)))
+            run_to_end(_serve(home, services_prepare(home, environ=os.environ, is_durable=not not_durable)))
     except InstallationRunning as error:
-        _announce(plan_services(home, environ=os.environ).urls)
+        _announce(services_prepare(home, environ=os.environ).urls)
         print(error, file=sys.stderr)
     except InstallationFailed as error:
         raise click.ClickException(str(error)) from error

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from seamlessflow.cli.local.environment import Addresses, plane_environment
 from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT
 from seamlessflow.cli.local.process_tree import ProcessSpec, ProcessTree, run_to_end
-from seamlessflow.cli.local.services import Services, plan_services
+from seamlessflow.cli.local.services import Services, services_prepare
 from seamlessflow.cli.local.state import Home
 
 INTERRUPTED = 130
@@ -27,7 +27,7 @@ def management_run(home: Home, *command: str) -> int:
 
 
 async def _command(home: Home, command: tuple[str, ...], *, is_running: bool) -> int:
-    services = plan_services(home, environ=os.environ)
+    services = services_prepare(home, environ=os.environ)
     env = plane_environment(home, services.urls, _addresses(home), environ=os.environ)
     with nullcontext() if is_running else home.lock():
         async with ProcessTree(log_dir=home.logs) as tree:

@@ -1,4 +1,4 @@
-"""Decides which database and broker an installation uses: embedded ones, or those that the environment names.
+"""Prepares the database and broker of an installation: embedded ones, or those that the environment names.
 
 Takes the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`, `BACKGROUND_BROKER_URL` and `EVENTS_URL`.
 Returns the addresses, and the servers to start for them (none if an address was given).
@@ -43,8 +43,11 @@ class Services:
     specs: tuple[ProcessSpec, ...]
 
 
-def plan_services(home: Home, *, environ: Mapping[str, str], is_durable: bool = True) -> Services:
-    """Decide what to start. `is_durable=False` is for tests: faster, but a power cut may lose data."""
+def services_prepare(home: Home, *, environ: Mapping[str, str], is_durable: bool = True) -> Services:
+    """Decide what to start, and make its folders; a database that its server cannot reach is moved where it can.
+
+    `is_durable=False` is for tests: faster, but a power cut may lose data.
+    """
     specs = []
     database_url, gateway_url = environ.get("DATABASE_URL", ""), environ.get("GATEWAY_DATABASE_URL", "")
     if not database_url:
@@ -76,7 +79,7 @@ def _external_brokers(environ: Mapping[str, str]) -> tuple[str, str, str] | None
 
 def _postgres(home: Home, *, is_durable: bool) -> EmbeddedPostgres:
     identity = choose_identity()
-    base = _database_folder(home, identity)
+    base = _database_folder_prepare(home, identity)
     if identity.kind is IdentityKind.UNPRIVILEGED:
         socket_dir = private_folder(home.short_dir("postgres"), owner=identity.owner)
     else:
@@ -85,7 +88,7 @@ def _postgres(home: Home, *, is_durable: bool) -> EmbeddedPostgres:
     return EmbeddedPostgres(bin_dir, base / "postgres", socket_dir, identity, is_durable=is_durable)
 
 
-def _database_folder(home: Home, identity: Identity) -> Path:
+def _database_folder_prepare(home: Home, identity: Identity) -> Path:
     """Return the home, or a system folder if the server's user cannot reach the home.
 
     A database that is already in the home is moved there; one that was moved once stays where it is.

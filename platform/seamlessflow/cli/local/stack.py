@@ -38,7 +38,7 @@ from seamlessflow.cli.local.ports import (
     listening_socket,
 )
 from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
-from seamlessflow.cli.local.services import ServiceUrls, plan_services
+from seamlessflow.cli.local.services import ServiceUrls, services_prepare
 from seamlessflow.cli.local.state import Home, RunInfo, now_text
 from seamlessflow.core.access.operations import Scope
 
@@ -149,7 +149,7 @@ async def running_stack(
     with home.lock(), _addresses(num_gateways, host=listen_host, last=home.web_port) as claimed:
         addresses, listeners = claimed
         async with ProcessTree(log_dir=home.logs) as tree:
-            services = plan_services(home, environ=environ)
+            services = services_prepare(home, environ=environ)
             stack = _planned(home, tree, services.urls, addresses, listeners, environ, listen_host)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
