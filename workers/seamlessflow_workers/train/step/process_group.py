@@ -24,9 +24,24 @@ import deepspeed
 import deepspeed.ops
 from deepspeed.module_inject.auto_ep_layer import AutoEPMoELayer
 from deepspeed.moe.utils import configure_moe_param_groups
+from deepspeed.runtime import compiler
 
 _LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def _muon_imported() -> None:
+    """Import Muon without `torch.compile`. ZeRO asks of every optimizer whether it is Muon, and to decorate its kernels
+    loads torch's compiler: a quarter of all that a trainer imports. No job can choose Muon."""
+    decorator_of = compiler.compile
+    compiler.compile = lambda: compiler.dummy_decorator
+    try:
+        import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
+    finally:
+        compiler.compile = decorator_of
+
+
+_muon_imported()
 
 __all__ = [
     "AutoEPMoELayer",

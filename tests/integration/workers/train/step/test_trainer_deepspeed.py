@@ -62,3 +62,8 @@ def test_all_weights_are_gathered_in_every_stage(rows: dict[str, Row]) -> None:
     assert (
         rows[STAGES[0]]["num_tensors"] == 2 * 11 + 3
     )  # per layer 11; embeddings, final norm and the tied head
+
+
+def test_no_stage_loads_the_compiler(rows: dict[str, Row]) -> None:
+    """It takes seconds of processor time at each start, and no job uses it."""
+    assert not any(row["has_compiler"] for row in rows.values())

@@ -174,6 +174,7 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         "num_measured": sum(micro_batch.num_sequences for micro_batch in half_plan.measured),
         "num_tensors": len(tensors),
         "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),
+        "has_compiler": "torch._inductor.compile_fx" in sys.modules,
     }
 
 
