@@ -20,7 +20,7 @@ STATEMENTS = {
 
 def needed() -> Iterator[tuple[str, str, str]]:
     """Yield (table, verb, file) for every statement."""
-    for path in sorted(SOURCES.rglob("*.py")):
+    for path in sorted((*SOURCES.rglob("*.py"), *SOURCES.rglob("*.sql"))):
         text = path.read_text()
         for verb, patterns in STATEMENTS.items():
             for pattern in patterns:

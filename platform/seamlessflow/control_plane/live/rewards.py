@@ -3,30 +3,16 @@
 from typing import cast
 from uuid import UUID
 
-from django.db import connection
-
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.live.rows import epoch_ms
 from seamlessflow.core.protocol.live_rows import RewardRow
+from seamlessflow.runtime.sql import statements
 
 # Most groups lie between: a figure that no group had, as a mean less a deviation can be, is left out.
 LOW, HIGH = 0.1, 0.9
 MAX_UPDATES = 2000  # of one job; older ones a drawing could not show apart
 
-_REWARDS = """
-    SELECT g.job_id, g.batch_number, avg(g.reward_mean),
-           percentile_cont(ARRAY[%s, %s]) WITHIN GROUP (ORDER BY g.reward_mean), count(*),
-           avg(s.tokens), avg(s.turns), max(v.published_at)
-    FROM trajectory_group g
-    JOIN jobs_job j ON j.id = g.job_id
-    LEFT JOIN policies_policyversion v ON v.job_id = g.job_id AND v.batch_number = g.batch_number
-    LEFT JOIN LATERAL (
-        SELECT avg(num_sampled_tokens) AS tokens, avg(num_turns) AS turns
-        FROM trajectory_session WHERE group_id = g.id AND reward IS NOT NULL
-    ) s ON TRUE
-    WHERE g.job_id = ANY(%s) AND g.batch_number > greatest(%s, j.published_batch - %s)
-      AND g.batch_number <= j.published_batch
-    GROUP BY g.job_id, g.batch_number ORDER BY g.batch_number
-"""
+SQL = statements(__name__)
 
 
 def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[RewardRow]]:
@@ -34,21 +20,20 @@ def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Rew
     percentile, the mean sampled tokens and turns of an episode, and the time of publication.
     """
     rewards: dict[UUID, list[RewardRow]] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(_REWARDS, [LOW, HIGH, job_ids, batch_number, MAX_UPDATES])
-        for job_id, number, mean, percentiles, num_groups, tokens, turns, at in cursor.fetchall():
-            low, high = cast("tuple[float, float]", percentiles or (None, None))  # a trained group has a mean
-            row: RewardRow = {
-                "batch": number,
-                "mean": mean,
-                "low": low,
-                "high": high,
-                "num_groups": num_groups,
-                "tokens": _rounded(tokens),
-                "turns": _rounded(turns),
-                "at": epoch_ms(at),
-            }
-            rewards.setdefault(job_id, []).append(row)
+    values = {"percentiles": [LOW, HIGH], "jobs": job_ids, "after": batch_number, "most": MAX_UPDATES}
+    for row in named_rows(SQL["rewards"], values):
+        low, high = cast("tuple[float, float]", row.percentiles or (None, None))  # a trained group has a mean
+        reward: RewardRow = {
+            "batch": row.batch_number,
+            "mean": row.mean,
+            "low": low,
+            "high": high,
+            "num_groups": row.num_groups,
+            "tokens": _rounded(row.tokens),
+            "turns": _rounded(row.turns),
+            "at": epoch_ms(row.published_at),
+        }
+        rewards.setdefault(row.job_id, []).append(reward)
     return rewards
 
 

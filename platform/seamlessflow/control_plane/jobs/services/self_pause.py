@@ -8,62 +8,38 @@ sessions trip the breaker (`core.environment.breaker`). Invariant: an error of t
 platform, such as that a runner is gone.
 """
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 import logging
 from collections import defaultdict
+from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.services.moves import PLATFORM, job_desire
 from seamlessflow.core.environment.breaker import MAX_ENDS, End, breach_of
 from seamlessflow.core.environment.failures import FailureKind
 from seamlessflow.core.lifecycle.groups import DropCause, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState
+from seamlessflow.runtime.sql import statements
 
 MAX_ERROR_CHARS = 1000
 NUM_GROUPS = 64  # the newest, whose sessions are judged
-_OF_PLATFORM = f"('{FailureKind.MACHINE}', '{FailureKind.ENGINE}')"
-# 8: of jobs whose stored spec says nothing.
-_BARREN = f"""
-    SELECT j.id, j.num, (SELECT s.reason FROM trajectory_session s
-                         WHERE s.group_id = row.newest AND s.state = '{SessionState.FAILED}' AND s.reason <> ''
-                         ORDER BY s.failure IN {_OF_PLATFORM}, s.closed_at DESC NULLS LAST LIMIT 1)
-    FROM (SELECT id, coalesce((spec->'environment'->>'pause_after_dropped_groups')::int, 8) AS num,
-                 greatest(created_at, resumed_at) AS since
-          FROM jobs_job WHERE state <> ALL(%s) AND desired = %s) j
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS num, bool_and(g.drop_cause = %s) AS is_barren,
-               (array_agg(g.id ORDER BY g.finalized_at DESC))[1] AS newest
-        FROM (SELECT id, drop_cause, finalized_at FROM trajectory_group
-              WHERE job_id = j.id AND evaluation_version IS NULL AND finalized_at > j.since
-              ORDER BY finalized_at DESC LIMIT j.num) g) row
-    WHERE row.num = j.num AND row.is_barren"""
-# `finalized_at` is null while a group runs. The sessions of the newest groups are found by the groups' index.
-_ENDS = f"""
-    SELECT j.id, s.group_id::text, coalesce(m.name, ''), s.failure, s.is_timeout, s.reason
-    FROM (SELECT id, greatest(created_at, resumed_at) AS since FROM jobs_job
-          WHERE state <> ALL(%s) AND desired = %s) j
-    CROSS JOIN LATERAL (SELECT id, lease_phase_id FROM trajectory_group WHERE job_id = j.id
-                        ORDER BY index DESC LIMIT {NUM_GROUPS}) g
-    JOIN LATERAL (SELECT group_id, failure, is_timeout, reason, closed_at FROM trajectory_session
-                  WHERE group_id = g.id AND closed_at > j.since AND NOT is_requeued) s ON true
-    LEFT JOIN scheduling_phase p ON p.id = g.lease_phase_id LEFT JOIN cluster_machine m ON m.id = p.machine_id
-    ORDER BY j.id, s.closed_at DESC"""
+_OVER = [state.value for state in TERMINAL_JOB_STATES]
+SQL = statements(__name__, FailureKind, SessionState, num_groups=NUM_GROUPS)
 _log = logging.getLogger(__name__)
 
 
 def barren_jobs_pause() -> list[UUID]:
     """Ask every job whose agents bring no rewards to pause. Returns the jobs that were asked."""
-    reasons = {}
-    for job_id, num_groups, error in _barren_jobs():
-        evidence = f"the last error: {error[:MAX_ERROR_CHARS]}" if error else "their sessions gave no reason"
-        reasons[job_id] = (
-            f"{num_groups} groups in a row were dropped because too few sessions got a reward; {evidence}"
-        )
-    return [job_id for job_id, reason in reasons.items() if _paused(job_id, reason)]
+    values = {"over": _OVER, "run": DesiredJobState.RUN.value, "cause": DropCause.TOO_FEW_REWARDED.value}
+    return [job.id for job in named_rows(SQL["barren"], values) if _paused(job.id, _barren_reason(job))]
+
+
+def _barren_reason(job: Any) -> str:
+    evidence = (
+        f"the last error: {job.error[:MAX_ERROR_CHARS]}" if job.error else "their sessions gave no reason"
+    )
+    return f"{job.num_groups} groups in a row were dropped because too few sessions got a reward; {evidence}"
 
 
 def breaches_pause() -> list[UUID]:
@@ -89,15 +65,7 @@ def _paused(job_id: UUID, reason: str) -> bool:
 def _ends() -> dict[UUID, list[End]]:
     """Return the newest ends of the sessions of each job that runs, newest first."""
     ends: defaultdict[UUID, list[End]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(_ENDS, [[state.value for state in TERMINAL_JOB_STATES], DesiredJobState.RUN.value])
-        for job_id, *end in cursor.fetchall():
-            ends[job_id].append(End(*end))
+    for row in named_rows(SQL["ends"], {"over": _OVER, "run": DesiredJobState.RUN.value}):
+        end = End(row.group_id, row.machine, row.failure, row.is_timeout, row.reason)
+        ends[row.id].append(end)
     return dict(ends)
-
-
-def _barren_jobs() -> list[tuple[UUID, int, str | None]]:
-    with connection.cursor() as cursor:
-        terminal = [state.value for state in TERMINAL_JOB_STATES]
-        cursor.execute(_BARREN, [terminal, DesiredJobState.RUN.value, DropCause.TOO_FEW_REWARDED.value])
-        return list(cursor.fetchall())

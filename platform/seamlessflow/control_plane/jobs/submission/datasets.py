@@ -5,15 +5,12 @@ chosen ones, and the others by reason. Invariant: every session comes from a job
 by then; what its source records later changes nothing, so the job can be repeated.
 """
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
 from seamlessflow.control_plane.common.files.artifacts import recorded_pin
 from seamlessflow.control_plane.jobs.models import Job
@@ -24,6 +21,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.runtime.artifacts.store import StoreError
+from seamlessflow.runtime.sql import statements
 
 # Why a session is not trained, in words for people. The first reason that holds is reported.
 REASONS = {
@@ -37,55 +35,7 @@ REASONS = {
     "version": "sampled by other policy versions",
     "rank": "not among the best of their group",
 }
-# One statement, one snapshot of the tables. The nodes of a session are looked at only if nothing else rules it out.
-_FREEZE = f"""
-    WITH source AS (
-        SELECT j.id, j.spec->'environment'->>'name' AS environment, place
-        FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
-        JOIN jobs_job j ON j.id = wanted.id AND j.project_id = %(project)s
-    ), judged AS (
-        SELECT s.id, s.month, s.group_id, s.slot, s.attempt, s.reward, s.num_sampled_tokens, source.place,
-               g.evaluation_version, g.index,
-               CASE WHEN s.state = '{SessionState.OPEN}' THEN 'open'
-                    WHEN s.state <> '{SessionState.CLOSED}' OR s.reward IS NULL THEN 'failed'
-                    WHEN g.evaluation_version IS NOT NULL AND NOT %(with_evaluations)s THEN 'evaluation'
-                    WHEN cardinality(%(environments)s::text[]) > 0
-                         AND source.environment <> ALL(%(environments)s::text[]) THEN 'environment'
-                    WHEN cardinality(%(domains)s::text[]) > 0
-                         AND coalesce(g.task->>'domain', '') <> ALL(%(domains)s::text[]) THEN 'domain'
-                    WHEN s.reward < %(min_reward)s OR s.reward > %(max_reward)s THEN 'reward' END AS reason
-        FROM source JOIN trajectory_session s ON s.job_id = source.id
-        JOIN trajectory_group g ON g.id = s.group_id
-    ), sampled AS (
-        SELECT judged.*, v.low, v.high FROM judged LEFT JOIN LATERAL (
-            SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_node n
-            WHERE judged.reason IS NULL AND n.month = judged.month AND n.session_id = judged.id AND n.kind = 2
-              AND NOT n.is_partial) v ON true
-    ), fitting AS (
-        SELECT *, coalesce(reason, CASE
-            WHEN high IS NULL OR high < 0 THEN 'empty'
-            WHEN low < %(from_version)s OR high > %(to_version)s THEN 'version' END) AS cause
-        FROM sampled
-    ), ranked AS (
-        SELECT *, CASE WHEN cause IS NULL THEN row_number() OVER (
-            PARTITION BY group_id, cause IS NULL ORDER BY reward DESC, num_sampled_tokens, slot, attempt) END AS rank
-        FROM fitting
-    ), chosen AS (
-        SELECT * FROM ranked WHERE rank <= %(best_per_group)s
-    ), stored AS (
-        INSERT INTO trajectory_dataset (project_id, job_id, position, group_id, session_ids)
-        SELECT %(project)s, %(job)s,
-               row_number() OVER (ORDER BY place, evaluation_version NULLS FIRST, index) - 1, group_id, session_ids
-        FROM (SELECT place, evaluation_version, index, group_id, array_agg(id ORDER BY slot, attempt) AS session_ids
-              FROM chosen GROUP BY place, evaluation_version, index, group_id) one
-        RETURNING 1
-    )
-    SELECT cause, count(*), 0, 0 FROM ranked WHERE cause IS NOT NULL GROUP BY cause
-    UNION ALL
-    SELECT 'rank', count(*), 0, 0 FROM ranked WHERE cause IS NULL AND rank > %(best_per_group)s
-    UNION ALL
-    SELECT '', count(*), coalesce(sum(num_sampled_tokens), 0), (SELECT count(*) FROM stored) FROM chosen
-"""
+SQL = statements(__name__, SessionState)
 _NO_BOUND = 2**62
 
 
@@ -216,9 +166,8 @@ def _store(job: Job, data: DataSection, sources: Sequence[Source]) -> dict[str, 
         "to_version": _NO_BOUND if data.to_version is None else data.to_version,
         "best_per_group": _NO_BOUND if data.best_per_group is None else data.best_per_group,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_FREEZE, parameters)
-        return {cause: (number, int(tokens), groups) for cause, number, tokens, groups in cursor.fetchall()}
+    rows = named_rows(SQL["freeze"], parameters)
+    return {row.cause: (row.num_sessions, int(row.num_tokens), row.num_groups) for row in rows}
 
 
 def _nothing_left(sources: Sequence[Source], left_out: dict[str, int]) -> str:

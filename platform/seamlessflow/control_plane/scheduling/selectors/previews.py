@@ -3,17 +3,13 @@
 Jobs of projects that the caller may not read are named "a job of another project".
 """
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
-
-from django.db import connection
 
 from seamlessflow.control_plane.accounts.selectors.access import Access
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
@@ -25,21 +21,10 @@ from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
+from seamlessflow.runtime.sql import statements
 
 HIDDEN_JOB = "a job of another project"
-# The current work of a phase: requests at the engines, open episodes, the current batch.
-_LOADS = f"""
-    SELECT p.id, CASE p.role
-        WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
-                               WHERE h.machine_id = p.machine_id)
-        WHEN %(agent)s THEN (SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-                             WHERE g.lease_phase_id = p.id
-                                   AND g.state IN ('{GroupState.OPEN}', '{GroupState.EVALUATING}')
-                                   AND s.state = '{SessionState.OPEN}')
-        ELSE (SELECT min(b.number) FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
-              WHERE b.job_id = p.job_id AND b.number > j.published_batch) END
-    FROM scheduling_phase p WHERE p.id = ANY(%(phases)s)
-"""
+SQL = statements(__name__, GroupState, Role, SessionState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +102,7 @@ def _job_names(access: Access) -> dict[UUID, str]:
 
 
 def _loads(phase_ids: list[UUID]) -> dict[UUID, int | None]:
-    arguments: dict[str, Any] = {
-        "rollout": Role.ROLLOUT.value,
-        "agent": Role.AGENT.value,
-        "phases": phase_ids,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_LOADS, arguments)
-        return dict(cursor.fetchall())
+    return {row.id: row.load for row in named_rows(SQL["loads"], {"phases": phase_ids})}
 
 
 def _edited_machines(

@@ -5,11 +5,9 @@ Ages are measured by the database's clock when the statement begins. A lease rea
 statement, so what decided a lease also judges it.
 """
 
-# ruff: noqa: S608 - statements are put together from constants
-
 import itertools
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from math import inf
 from operator import attrgetter
@@ -30,120 +28,19 @@ from seamlessflow.core.scheduling.passes.unused import has_no_sessions
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, QuarantineView
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
+from seamlessflow.runtime.sql import statements
 
 # Different texts of capabilities that are kept parsed. Like machines report like ones.
 MAX_CAPABILITIES = 4096
-
-
-def _quoted(values: Iterable[str]) -> str:
-    return ", ".join(f"'{value}'" for value in sorted(values))
-
-
-_MACHINES = f"""
-    SELECT m.id, m.name, m.tags::text[], m.pool, m.cost, m.is_cordoned, m.is_draining,
-           extract(epoch FROM statement_timestamp() - h.received_at)::float8 AS unheard_s,
-           coalesce(h.interval_s, 0) AS interval_s, h.capabilities, coalesce(h.num_in_flight, 0) AS num_in_flight,
-           coalesce(q.judged_fence, 0) AS judged_fence,
-           q.reason AS quarantine_reason, q.num_quarantines, q.until_at, q.is_slow,
-           extract(epoch FROM q.until_at - q.quarantined_at)::float8 AS backoff_s,
-           extract(epoch FROM statement_timestamp() - q.quarantined_at)::float8 AS quarantine_age_s,
-           q.quarantined_at IS NOT NULL AND EXISTS (
-               SELECT FROM scheduling_phase tried
-               WHERE tried.machine_id = m.id AND tried.fence > q.judged_fence
-                     AND tried.state = '{PhaseState.ENDED}' AND tried.active_at IS NOT NULL
-                     AND (tried.role <> '{Role.AGENT}' OR NOT m.tags::text[] && ARRAY[{_quoted(EXCLUSIVE_ROLES)}])
-           ) AS is_proven,
-           p.id AS phase_id, p.job_id, p.role, p.state, p.fence, p.desired_version, p.served_version,
-           extract(epoch FROM statement_timestamp() - CASE p.state
-               WHEN '{PhaseState.DRAINING}' THEN coalesce(p.draining_at, p.leased_at)
-               WHEN '{PhaseState.ACTIVE}' THEN coalesce(p.active_at, p.leased_at)
-               ELSE p.leased_at END)::float8 AS phase_age_s,
-           p.num_batches, p.next_role, p.next_job_id, p.next_num_batches, p.next_reason,
-           p.gang_id, p.gang_member,
-           CASE WHEN p.gang_id IS NOT NULL THEN (
-               SELECT coalesce(nullif(fellow.reason, ''), 'it failed') FROM scheduling_phase fellow
-               WHERE fellow.gang_id = p.gang_id AND fellow.state = '{PhaseState.FAILED}'
-               ORDER BY fellow.ended_at LIMIT 1) END AS gang_failure,
-           p.gang_id IS NOT NULL AND EXISTS (
-               SELECT FROM scheduling_phase fellow
-               WHERE fellow.gang_id = p.gang_id AND fellow.state = '{PhaseState.ENDED}') AS gang_has_ended
-    FROM cluster_machine m
-    LEFT JOIN cluster_machineheartbeat h ON h.machine_id = m.id
-    LEFT JOIN scheduling_machinejudgement q ON q.machine_id = m.id
-    LEFT JOIN scheduling_phase p ON p.machine_id = m.id AND p.state IN ({_quoted(LIVE_PHASE_STATES)})
-    WHERE {{which}}
-    ORDER BY m.name, p.job_id
-"""
-_ALL_MACHINES = _MACHINES.format(which="true")
-_SOME_MACHINES = _MACHINES.format(which="m.id = ANY(%(machine_ids)s)")
-_JOBS = f"""
-    SELECT j.id, j.state, j.desired, j.latest_version, j.published_batch, j.num_failures, j.pause_reason,
-           j.waiting_reason,
-           NOT EXISTS (SELECT FROM cluster_poolgrant granted WHERE granted.pool = '{OPEN_POOL}') AS is_open,
-           ARRAY(SELECT granted.pool::text FROM cluster_poolgrant granted
-                 WHERE granted.project_id = j.project_id) AS granted,
-           j.project_id, project.weight AS project_weight, project.machine_quota AS project_quota,
-           project.priority_ceiling, j.name, j.priority, j.owed,
-           extract(epoch FROM statement_timestamp() - coalesce(j.queued_at, j.created_at))::float8 AS waiting_s,
-           extract(epoch FROM statement_timestamp() - j.admitted_at)::float8 AS admitted_s,
-           extract(epoch FROM statement_timestamp() - (
-               SELECT v.published_at FROM policies_policyversion v
-               WHERE v.job_id = j.id AND v.version = j.latest_version AND v.version > 0))::float8 AS published_s,
-           ARRAY(SELECT p.machine_id FROM scheduling_phase p
-                 WHERE p.job_id = j.id AND p.role = '{Role.TRAIN}' AND p.fence = j.train_fence) AS trainer_state,
-           (SELECT CASE WHEN bool_and(g.turns IS NOT NULL) THEN coalesce(sum((g.turns->>j.id::text)::int), 0) END
-            FROM trajectory_gateway g)::int AS num_turns,
-           groups.num_ready, groups.num_open,
-           (SELECT count(*) FROM trajectory_batch b
-            WHERE b.job_id = j.id AND b.number > j.published_batch) AS num_unpublished,
-           (SELECT p.reason FROM scheduling_phase p WHERE p.job_id = j.id AND p.state = '{PhaseState.FAILED}'
-            ORDER BY p.ended_at DESC LIMIT 1) AS last_failure,
-           j.evaluation_tasks_path <> '' AND NOT EXISTS (
-               SELECT FROM trajectory_evaluation e
-               WHERE e.job_id = j.id AND e.version = j.latest_version AND e.state = '{EvaluationState.FINISHED}'
-           ) AS awaits_evaluation,
-           (SELECT extract(epoch FROM statement_timestamp() - g.ready_at) FROM trajectory_group g
-            WHERE g.job_id = j.id AND g.state = '{GroupState.READY}' ORDER BY g.ready_at
-            OFFSET (j.spec->'rollout'->>'groups_per_batch')::int - 1 LIMIT 1)::float8 AS due_age_s,
-           (SELECT extract(epoch FROM max(v.published_at) - min(v.published_at)) / nullif(count(*) - 1, 0)
-            FROM policies_policyversion v WHERE v.job_id = j.id AND v.version > j.latest_version - 5
-           )::float8 AS batch_interval_s,
-           (SELECT avg(extract(epoch FROM t.active_at - before.draining_at + after.active_at - t.ended_at))
-            FROM (SELECT * FROM scheduling_phase p WHERE p.job_id = j.id AND p.role = '{Role.TRAIN}'
-                  ORDER BY p.leased_at DESC LIMIT 5) t
-            JOIN scheduling_phase before ON before.machine_id = t.machine_id AND before.fence = (
-                SELECT max(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence < t.fence
-                      AND p.role IN ({_quoted(EXCLUSIVE_ROLES)}))
-            JOIN scheduling_phase after ON after.machine_id = t.machine_id AND after.fence = (
-                SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence
-                      AND p.role IN ({_quoted(EXCLUSIVE_ROLES)}))
-            WHERE t.num_batches IS NOT NULL AND before.role = '{Role.ROLLOUT}' AND after.role = '{Role.ROLLOUT}'
-           )::float8 AS hand_over_s,
-           extract(epoch FROM statement_timestamp() - j.resumed_at)::float8 AS resumed_s,
-           CASE WHEN (j.spec->'environment'->'num_machines'->>'max')::int > 1 THEN (
-               SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-               WHERE g.job_id = j.id AND g.state = '{GroupState.OPEN}' AND s.state = '{SessionState.OPEN}'
-           ) END AS num_sessions,
-           CASE WHEN j.spec->'environment'->>'name' = 'external' THEN (
-               SELECT CASE WHEN count(*) FILTER (WHERE s.state = '{SessionState.OPEN}') = 0
-                      THEN coalesce(extract(epoch FROM statement_timestamp() - max(s.closed_at)), 'infinity') END
-               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-               WHERE g.job_id = j.id AND g.state IN ('{GroupState.READY}', '{GroupState.OPEN}')) END::float8 AS closed_s
-    FROM jobs_job j
-    JOIN accounts_project project ON project.id = j.project_id
-    CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE g.state = '{GroupState.READY}') AS num_ready,
-               count(*) FILTER (WHERE g.state = '{GroupState.OPEN}') AS num_open
-        FROM trajectory_group g
-        WHERE g.job_id = j.id AND g.state IN ('{GroupState.READY}', '{GroupState.OPEN}')) groups
-    WHERE j.state NOT IN ({_quoted(TERMINAL_JOB_STATES)})
-    ORDER BY j.created_at, j.id
-"""
+SQL = statements(
+    __name__, EvaluationState, GroupState, PhaseState, Role, SessionState, live=LIVE_PHASE_STATES,
+    over=TERMINAL_JOB_STATES, exclusive=EXCLUSIVE_ROLES, open_pool=OPEN_POOL,
+)  # fmt: skip
 
 
 def machine_views() -> tuple[MachineView, ...]:
     """Return all machines by name, each with its live phases and its judgement."""
-    return _machine_views(prepared_rows(_ALL_MACHINES))
+    return _machine_views(prepared_rows(SQL["all_machines"]))
 
 
 def machine_views_of(machine_ids: Collection[UUID]) -> tuple[MachineView, ...]:
@@ -151,12 +48,12 @@ def machine_views_of(machine_ids: Collection[UUID]) -> tuple[MachineView, ...]:
 
     A caller that locks them locks them before: a statement that waits for a lock reads other rows as of its beginning.
     """
-    return _machine_views(prepared_rows(_SOME_MACHINES, {"machine_ids": list(machine_ids)}))
+    return _machine_views(prepared_rows(SQL["some_machines"], {"machine_ids": list(machine_ids)}))
 
 
 def job_views() -> tuple[JobView, ...]:
     """Return the unfinished jobs in order of their creation."""
-    rows = prepared_rows(_JOBS)
+    rows = prepared_rows(SQL["jobs"])
     specs = specs_load([row.id for row in rows])
     # A job without a spec was deleted since.
     return tuple(_job_view(row, order, specs[row.id]) for order, row in enumerate(rows) if row.id in specs)

@@ -47,27 +47,10 @@ from seamlessflow.core.scheduling.decisions import (
 from seamlessflow.core.scheduling.eligibility import lease_rejection
 from seamlessflow.core.scheduling.passes.multiplexing import BACK_TO_ROLLOUT
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
+from seamlessflow.runtime.sql import statements
 
 AUTHOR = "scheduler"
-# Rows are locked in one order, because a stand-by that takes over may write the same ones at the same time.
-# Other states keep the reason of the move into them, such as what a pause is for.
-_GOING_ON = [JobState.QUEUED.value, JobState.STARTING.value, JobState.RUNNING.value]
-_STORE_REASONS = """
-    WITH fresh AS (
-        SELECT j.id, new.* FROM json_to_recordset(%s::json) AS new (job uuid, waiting text, state text)
-        JOIN jobs_job j ON j.id = new.job AND j.state <> ALL(%s)
-        ORDER BY j.id FOR NO KEY UPDATE OF j)
-    UPDATE jobs_job j SET waiting_reason = fresh.waiting,
-        state_reason = CASE WHEN j.state = ANY(%s) THEN fresh.state ELSE j.state_reason END
-    FROM fresh WHERE j.id = fresh.id
-"""
-_STORE_OWED = """
-    WITH fresh AS (
-        SELECT j.id, new.owed FROM json_to_recordset(%s::json) AS new (id uuid, owed smallint)
-        JOIN jobs_job j ON j.id = new.id
-        ORDER BY j.id FOR NO KEY UPDATE OF j)
-    UPDATE jobs_job j SET owed = fresh.owed FROM fresh WHERE j.id = fresh.id
-"""
+SQL = statements(__name__, JobState, over=TERMINAL_JOB_STATES)
 _log = logging.getLogger(__name__)
 
 
@@ -351,7 +334,7 @@ def owed_store(owed: Mapping[UUID, int]) -> None:
     if owed:
         rows = [{"id": str(job_id), "owed": num} for job_id, num in sorted(owed.items())]
         with connection.cursor() as cursor:
-            cursor.execute(_STORE_OWED, [json.dumps(rows)])
+            cursor.execute(SQL["store_owed"], {"rows": json.dumps(rows)})
 
 
 def _waiting_reasons_store(plan: Plan) -> None:
@@ -363,5 +346,4 @@ def _waiting_reasons_store(plan: Plan) -> None:
     ]
     if changed:
         with connection.cursor() as cursor:
-            terminal = sorted(TERMINAL_JOB_STATES)
-            cursor.execute(_STORE_REASONS, [json.dumps(changed), terminal, _GOING_ON])
+            cursor.execute(SQL["store_reasons"], {"rows": json.dumps(changed)})

@@ -14,6 +14,7 @@ from django.db.models import Q
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.common.files.removals import RETENTION
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
@@ -23,42 +24,14 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.retention.policy import RetentionRules
 from seamlessflow.core.telemetry.rolling import intervals_merge, rolled_width
+from seamlessflow.runtime.sql import statements
 
 EVENTS_PER_BATCH = 5_000
 HOUR = timedelta(hours=1)
 MERGED_COLUMNS = (
     "project_id", "job_id", "state", "cause", "started_at", "ended_at", "mean_in_flight", "num_slots", "num_intervals",
 )  # fmt: skip
-# A job at work needs its events; without one they are the project's, or the installation's.
-_EVENTS = """
-    DELETE FROM common_event WHERE id = ANY(ARRAY(
-        SELECT e.id FROM common_event e
-        WHERE e.at < %(before)s AND e.project_id IS NOT DISTINCT FROM %(project)s::uuid
-          AND NOT EXISTS (SELECT FROM jobs_job j WHERE j.id = e.job_id AND j.state <> ALL(%(ended)s))
-        ORDER BY e.at LIMIT %(limit)s))
-"""
-_NAMES = """
-    SELECT name, min(coalesce(first_step, step)), max(step), count(*) FROM telemetry_metricpoint
-    WHERE job_id = %s GROUP BY name
-"""
-_ROLL_UP = """
-    WITH points AS (
-        SELECT *, step / %(width)s AS bucket, count(*) OVER (PARTITION BY step / %(width)s) AS num_rows
-        FROM telemetry_metricpoint WHERE job_id = %(job)s AND name = %(name)s
-    ), rolled AS (
-        SELECT bucket, max(step) AS step, min(coalesce(first_step, step)) AS first_step,
-               sum(coalesce(num_points, 1)) AS num_points, min(coalesce(value_min, value)) AS low,
-               max(coalesce(value_max, value)) AS high,
-               sum(greatest(least(coalesce(value_sum, value), 1e300), -1e300)) AS total
-        FROM points WHERE num_rows > 1 GROUP BY bucket
-    ), gone AS (
-        DELETE FROM telemetry_metricpoint t USING points p, rolled r
-        WHERE t.id = p.id AND p.bucket = r.bucket AND p.step < r.step
-    )
-    UPDATE telemetry_metricpoint t
-    SET first_step = r.first_step, num_points = r.num_points, value_min = r.low, value_max = r.high, value_sum = r.total
-    FROM rolled r WHERE t.job_id = %(job)s AND t.name = %(name)s AND t.step = r.step
-"""
+SQL = statements(__name__)
 
 
 def events_age(*, now: datetime) -> int:
@@ -107,7 +80,7 @@ def _events_delete(project_id: UUID | None, before: datetime) -> int:
     total = 0
     with connection.cursor() as cursor:
         while True:
-            cursor.execute(_EVENTS, parameters)
+            cursor.execute(SQL["events_delete"], parameters)
             total += int(cursor.rowcount)
             if cursor.rowcount < EVENTS_PER_BATCH:
                 return total
@@ -115,10 +88,9 @@ def _events_delete(project_id: UUID | None, before: datetime) -> int:
 
 def _points_roll_up(job: Job, now: datetime) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_NAMES, [job.id])
-        for name, first, last, num_rows in cursor.fetchall():
-            if (width := rolled_width(first, last, num_rows)) > 1:
-                cursor.execute(_ROLL_UP, {"job": job.id, "name": name, "width": width})
+        for one in named_rows(SQL["names"], {"job": job.id}):
+            if (width := rolled_width(one.first_step, one.last_step, one.num_rows)) > 1:
+                cursor.execute(SQL["roll_up"], {"job": job.id, "name": one.name, "width": width})
     Job.objects.filter(id=job.id).update(metrics_rolled_up_at=now)
 
 

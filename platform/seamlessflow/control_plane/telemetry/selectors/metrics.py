@@ -5,64 +5,21 @@ is the last row of its columns. A row of the table that stands for several point
 `value_min`, `value_max` and `value_sum` are set, `step` and `value` are those of its last point) counts as all of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
-from django.db import connection
-
+from seamlessflow.control_plane.common.database.prepared import named_rows
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.telemetry.buckets import bucket_width
+from seamlessflow.runtime.sql import statements
 
 COLUMNS = ("first_step", "step", "count", "min", "max", "mean", "value")
 
-# A step through the unique index per name: a job has dozens of names and may have millions of points.
-_NAMES = """
-    WITH RECURSIVE names (name) AS (
-        SELECT min(name) FROM telemetry_metricpoint WHERE job_id = %(job_id)s
-        UNION ALL
-        SELECT (SELECT min(name) FROM telemetry_metricpoint WHERE job_id = %(job_id)s AND name > names.name)
-        FROM names WHERE name IS NOT NULL
-    )
-    SELECT name FROM names WHERE name IS NOT NULL
-"""
-_RANGE = """
-    SELECT min(oldest.step), max(newest.step) FROM unnest(%(names)s::text[]) AS asked (name)
-    CROSS JOIN LATERAL (
-        SELECT coalesce(first_step, step) AS step FROM telemetry_metricpoint
-        WHERE job_id = %(job_id)s AND name = asked.name AND step >= %(first)s ORDER BY step LIMIT 1
-    ) oldest CROSS JOIN LATERAL (
-        SELECT step FROM telemetry_metricpoint
-        WHERE job_id = %(job_id)s AND name = asked.name AND step <= %(last)s ORDER BY step DESC LIMIT 1
-    ) newest
-"""
-# The bound on the addends keeps a sum of the largest numbers finite. The newest value of each bucket is looked up
-# one by one: a join would read every point of the job a second time, where the rows of an answer are few.
-_BUCKETS = """
-    WITH buckets AS (
-        SELECT name, min(coalesce(first_step, step)) AS first_step, max(step) AS step,
-               sum(coalesce(num_points, 1))::bigint AS count,
-               min(coalesce(value_min, value)) AS low, max(coalesce(value_max, value)) AS high,
-               sum(greatest(least(coalesce(value_sum, value), 1e300), -1e300)) AS total
-        FROM telemetry_metricpoint
-        WHERE job_id = %(job_id)s AND name = ANY(%(names)s) AND step BETWEEN %(first)s AND %(last)s
-        GROUP BY name, step / %(width)s
-    )
-    SELECT name, b.first_step, b.step, count, low, high, total / count, newest.value
-    FROM buckets b CROSS JOIN LATERAL (
-        SELECT value FROM telemetry_metricpoint p
-        WHERE p.job_id = %(job_id)s AND p.name = b.name AND p.step = b.step LIMIT 1
-    ) newest ORDER BY name, b.step
-"""
-_POINTS = """
-    SELECT name, coalesce(first_step, step), step, coalesce(num_points, 1), coalesce(value_min, value),
-           coalesce(value_max, value), coalesce(value_sum / num_points, value), value
-    FROM telemetry_metricpoint
-    WHERE job_id = %(job_id)s AND name = ANY(%(names)s) AND step BETWEEN %(first)s AND %(last)s
-      AND (name, step) > (%(after_name)s, %(after_step)s)
-    ORDER BY name, step LIMIT %(limit)s
-"""
+SQL = statements(__name__)
 
 Columns = dict[str, dict[str, list[Any]]]
 
@@ -95,12 +52,12 @@ class Series:
 def metric_buckets(*, job: Job, names: Sequence[str], steps: Steps, num_buckets: int) -> Series:
     """Return at most `num_buckets` rows of each metric, which together cover every point of the range."""
     shown = _names(job, names)
-    ((first, last),) = _rows(_RANGE, job, names=shown, first=steps.first, last=steps.last)
-    if first is None or first > last:
+    (stored,) = _rows("range", job, names=shown, first=steps.first, last=steps.last)
+    if stored.first_step is None or stored.first_step > stored.last_step:
         return Series(None, None, 1, None, {})
-    first = max(first, steps.first)
+    first, last = max(stored.first_step, steps.first), stored.last_step
     width = bucket_width(first, last, num_buckets)
-    rows = _rows(_BUCKETS, job, names=shown, first=steps.first, last=steps.last, width=width)
+    rows = _rows("buckets", job, names=shown, first=steps.first, last=steps.last, width=width)
     return Series(first, last, width, None, _columns(rows))
 
 
@@ -108,7 +65,7 @@ def metric_points(*, job: Job, names: Sequence[str], steps: Steps, limit: int, c
     """Return the range's stored points by name, then step: those after `cursor`, at most `limit` of them."""
     after_step, after_name = _cursor_read(cursor)
     rows = _rows(
-        _POINTS,
+        "points",
         job,
         names=_names(job, names),
         first=steps.first,
@@ -118,8 +75,8 @@ def metric_points(*, job: Job, names: Sequence[str], steps: Steps, limit: int, c
         limit=limit + 1,
     )
     page = rows[:limit]
-    follows = f"{page[-1][2]}:{page[-1][0]}" if len(rows) > limit else None
-    edges = [row[2] for row in page]
+    follows = f"{page[-1].step}:{page[-1].name}" if len(rows) > limit else None
+    edges = [row.step for row in page]
     return Series(min(edges, default=None), max(edges, default=None), None, follows, _columns(page))
 
 
@@ -133,20 +90,16 @@ def _cursor_read(cursor: str) -> tuple[int, str]:
 
 
 def _names(job: Job, names: Sequence[str]) -> list[str]:
-    return list(names) or [name for (name,) in _rows(_NAMES, job)]
+    return list(names) or [row.name for row in _rows("names", job)]
 
 
-def _columns(rows: Iterable[tuple[Any, ...]]) -> Columns:
-    by_name: dict[str, list[tuple[Any, ...]]] = {}
-    for name, *values in rows:
-        by_name.setdefault(name, []).append(tuple(values))
+def _columns(rows: Sequence[Any]) -> Columns:
+    by_name = {name: list(of_name) for name, of_name in groupby(rows, attrgetter("name"))}
     return {
-        name: dict(zip(COLUMNS, map(list, zip(*members, strict=True)), strict=True))
-        for name, members in by_name.items()
+        name: {column: [getattr(row, column) for row in of_name] for column in COLUMNS}
+        for name, of_name in by_name.items()
     }
 
 
-def _rows(statement: str, job: Job, **parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, {"job_id": job.id, **parameters})
-        return list(cursor.fetchall())
+def _rows(name: str, job: Job, **values: Any) -> list[Any]:
+    return named_rows(SQL[name], {"job_id": job.id, **values})

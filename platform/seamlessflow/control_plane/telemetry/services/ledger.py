@@ -17,6 +17,7 @@ from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ledger import LedgerState
+from seamlessflow.runtime.sql import statements
 
 # A restart takes less time; a longer silence means that the machine was down.
 SHORT_GAP = timedelta(seconds=3)
@@ -25,19 +26,7 @@ MAX_AHEAD = timedelta(seconds=10)
 MAX_ENGINES = 1024  # of one machine; a machine that reports more is not believed
 
 
-# A job may have been deleted meanwhile. A conflict is a second supervisor under the same name; the stored row stays.
-_STORE = """
-    INSERT INTO telemetry_ledgerinterval (machine_id, boot_id, seq, state, cause, job_id, project_id, started_at,
-                                          ended_at, mean_in_flight, num_slots)
-    SELECT %s::uuid, fresh.boot_id, fresh.seq, fresh.state, fresh.cause, j.id, j.project_id, fresh.started_at,
-           fresh.ended_at, fresh.mean_in_flight, CASE WHEN j.id IS NOT NULL THEN fresh.num_slots END
-    FROM json_to_recordset(%s::json) AS fresh (
-        boot_id uuid, seq bigint, state text, cause text, job_id uuid, started_at timestamptz, ended_at timestamptz,
-        mean_in_flight float8, num_slots int)
-    LEFT JOIN jobs_job j ON j.id = fresh.job_id
-    ORDER BY fresh.started_at
-    ON CONFLICT DO NOTHING
-"""
+SQL = statements(__name__)
 
 
 class _Row(msgspec.Struct, kw_only=True):
@@ -75,7 +64,9 @@ def ledger_extend(
     if not rows:
         return
     with connection.cursor() as cursor:
-        cursor.execute(_STORE, [str(boot.machine_id), msgspec.json.encode(rows).decode()])
+        cursor.execute(
+            SQL["store"], {"machine": str(boot.machine_id), "rows": msgspec.json.encode(rows).decode()}
+        )
 
 
 def ledger_end(*, machine_id: UUID) -> datetime | None:
