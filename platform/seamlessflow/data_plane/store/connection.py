@@ -6,12 +6,14 @@ import logging
 import os
 import select
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, namedtuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from seamlessflow.core.types.ids import uuid7
@@ -102,6 +104,12 @@ async def _check(connection: Connection) -> None:
     news.register(connection.pgconn.socket, select.POLLIN)
     if news.poll(0):
         await Pool.check_connection(connection)
+
+
+async def named_rows(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    """Return the rows of a statement, each a named tuple of its columns."""
+    cursor = await connection.cursor(row_factory=namedtuple_row).execute(statement, values)
+    return await cursor.fetchall()
 
 
 async def database_now(connection: Connection) -> datetime.datetime:

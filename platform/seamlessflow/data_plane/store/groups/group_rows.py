@@ -6,8 +6,6 @@ sessions have failed. Failures that are not the agent's (a judge, a machine, a d
 run, the group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropped otherwise.
 """
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,30 +26,15 @@ from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.data_plane.store.api_keys import key_digest, session_api_key
-from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.connection import Connection, named_rows, new_id
 from seamlessflow.data_plane.store.jobs import job_lock_number, month_of
-from seamlessflow.data_plane.store.values import sql_literal
-
-_PHASE_ENDED = sql_literal(PhaseState.ENDED)
-_SESSION_FAILED = sql_literal(SessionState.FAILED)
-_SESSION_OPEN = sql_literal(SessionState.OPEN)
-_MACHINE = sql_literal(FailureKind.MACHINE)
-_UNCHARGED = sorted(kind.value for kind in UNCHARGED)
+from seamlessflow.runtime.sql import statements
 
 MAX_FAILURES = 3
-_LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
-_RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
-_LEASABLE = f"""
-    SELECT g.id, g.index, g.task, g.size, g.evaluation_version,
-           g.lease_phase_id IS DISTINCT FROM %(phase)s OR g.lease_fence IS DISTINCT FROM %(fence)s,
-           (SELECT count(*) FROM trajectory_session s WHERE s.group_id = g.id AND s.state <> {_SESSION_FAILED}) < g.size
-    FROM trajectory_group g
-    WHERE g.job_id = %(job)s AND g.state = %(state)s AND g.external_key = ''
-      AND ((g.lease_phase_id = %(phase)s AND g.lease_fence = %(fence)s) OR g.lease_expires_at IS NULL
-           OR g.lease_expires_at < now()
-           OR NOT EXISTS (SELECT 1 FROM scheduling_phase p WHERE p.id = g.lease_phase_id
-                          AND p.fence = g.lease_fence AND p.state = ANY(%(live)s)))
-    ORDER BY g.index FOR UPDATE OF g SKIP LOCKED"""
+SQL = statements(
+    __name__, FailureKind, GroupState, PhaseState, SessionState, live=LIVE_PHASE_STATES,
+    running=RUNNING_GROUP_STATES, uncharged=UNCHARGED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +122,14 @@ async def groups_leasable(
     connection: Connection, claims: PhaseClaims, state: GroupState = GroupState.OPEN
 ) -> list[OpenGroup]:
     """Lock and return the running groups that this phase holds, or that no live phase holds, oldest first."""
-    cursor = await connection.execute(
-        _LEASABLE,
-        {
-            "job": claims.job_id,
-            "phase": claims.phase_id,
-            "fence": claims.fence,
-            "live": _LIVE,
-            "state": state.value,
-        },
-    )
-    return [OpenGroup(*row) for row in await cursor.fetchall()]
+    values = {"job": claims.job_id, "phase": claims.phase_id, "fence": claims.fence, "state": state.value}
+    return [OpenGroup(**row._asdict()) for row in await named_rows(connection, SQL["leasable"], values)]
 
 
 async def group_open_of_key(connection: Connection, job_id: UUID, external_key: str) -> OpenGroup | None:
     """Lock and return the newest open group that external agents opened under this key; None if there is none."""
-    cursor = await connection.execute(
-        """SELECT id, index, task, size FROM trajectory_group
-           WHERE job_id = %s AND state = %s AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
-        [job_id, GroupState.OPEN.value, external_key],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else OpenGroup(*row)
+    rows = await named_rows(connection, SQL["open_of_key"], {"job": job_id, "key": external_key})
+    return OpenGroup(**rows[0]._asdict()) if rows else None
 
 
 async def group_insert(
@@ -169,15 +138,13 @@ async def group_insert(
     """Insert a group, leased to a phase if it has a `holder`."""
     group_id = new_id()
     await connection.execute(
-        """INSERT INTO trajectory_group (id, project_id, job_id, index, evaluation_version, external_key, task_index,
-               task, size, state, reason, num_rewarded, created_at, lease_phase_id, lease_fence, lease_expires_at)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', 0, now(), %s::uuid, %s::bigint,
-                   CASE WHEN %s::bigint IS NOT NULL THEN now() + make_interval(secs => %s) END)""",
-        [
-            group_id, group.project_id, group.job_id, group.index, group.evaluation_version, group.external_key,
-            group.task_index, Jsonb(group.task), group.size, group.state.value,
-            holder and holder.phase_id, holder and holder.fence, holder and holder.fence, lease_s,
-        ],
+        SQL["insert"],
+        {
+            "id": group_id, "project": group.project_id, "job": group.job_id, "index": group.index,
+            "evaluation_version": group.evaluation_version, "external_key": group.external_key,
+            "task_index": group.task_index, "task": Jsonb(group.task), "size": group.size, "state": group.state.value,
+            "phase": holder and holder.phase_id, "fence": holder and holder.fence, "lease_s": lease_s,
+        },
     )  # fmt: skip
     return OpenGroup(group_id, group.index, group.task, group.size, group.evaluation_version)
 
@@ -186,78 +153,42 @@ async def groups_hold(
     connection: Connection, group_ids: list[UUID], claims: PhaseClaims, lease_s: float
 ) -> None:
     """Lease these groups to a phase, or renew their leases."""
-    await connection.execute(
-        """UPDATE trajectory_group SET lease_phase_id = %s, lease_fence = %s,
-                  lease_expires_at = now() + make_interval(secs => %s) WHERE id = ANY(%s)""",
-        [claims.phase_id, claims.fence, lease_s, group_ids],
-    )
+    values = {"phase": claims.phase_id, "fence": claims.fence, "lease_s": lease_s, "groups": group_ids}
+    await connection.execute(SQL["lease"], values)
 
 
 async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: float) -> None:
     """Renew the leases of groups whose sessions sent requests. Locks rows in the same order as `groups_lock`."""
-    await connection.execute(
-        """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
-           WHERE id IN (SELECT id FROM trajectory_group WHERE id = ANY(%s) AND state = ANY(%s)
-                        AND lease_phase_id IS NOT NULL ORDER BY id FOR UPDATE)""",
-        [lease_s, group_ids, _RUNNING],
-    )
+    await connection.execute(SQL["renew"], {"lease_s": lease_s, "groups": group_ids})
 
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
     """Fail the open sessions of a group whose runner is gone; they count as requeued if its phase was drained."""
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
-    cursor = await connection.execute(
-        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner is gone',
-                  failure = {_MACHINE}, closed_at = now(),
-                  is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
-                                           ON p.id = g.lease_phase_id AND p.fence = g.lease_fence
-                                           WHERE g.id = %(group)s AND p.state = {_PHASE_ENDED})
-           WHERE group_id = %(group)s AND state = {_SESSION_OPEN} RETURNING id""",
-        {"group": group_id},
-    )
-    return [row[0] for row in await cursor.fetchall()]
+    return [row.id for row in await named_rows(connection, SQL["abandon"], {"group": group_id})]
 
 
 async def sessions_unheld(
     connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID]
 ) -> list[UnheldSession]:
     """Return the open sessions of these groups that their runner does not have, in order of their slots."""
-    cursor = await connection.execute(
-        f"""SELECT id, group_id, slot, attempt, key_digest, num_turns, extract(epoch FROM now() - opened_at)::float8
-           FROM trajectory_session
-           WHERE group_id = ANY(%s) AND state = {_SESSION_OPEN} AND NOT id = ANY(%s) ORDER BY slot""",
-        [list(group_ids), list(held)],
-    )
-    return [
-        UnheldSession(session, group, slot, attempt, bytes(digest), num_turns, age_s)
-        for session, group, slot, attempt, digest, num_turns, age_s in await cursor.fetchall()
-    ]
+    values = {"groups": list(group_ids), "known": list(held)}
+    return [UnheldSession(**row._asdict()) for row in await named_rows(connection, SQL["unknown"], values)]
 
 
 async def sessions_recall(connection: Connection, session_ids: Sequence[UUID]) -> list[UUID]:
     """Requeue open sessions that their runner has given up without a report. Returns those that were still open."""
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
-    cursor = await connection.execute(
-        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner gave it up',
-                  failure = {_MACHINE}, closed_at = now(), is_requeued = true
-           WHERE id = ANY(%s) AND state = {_SESSION_OPEN} RETURNING id""",
-        [list(session_ids)],
-    )
-    return [row[0] for row in await cursor.fetchall()]
+    rows = await named_rows(connection, SQL["recall"], {"sessions": list(session_ids)})
+    return [row.id for row in rows]
 
 
 async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dict[UUID, list[Slot]]:
     """Return all slots of each group, in order."""
-    cursor = await connection.execute(
-        f"""SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
-                  count(*) FILTER (WHERE state = {_SESSION_FAILED} AND NOT is_requeued AND failure <> ALL(%s)),
-                  bool_or(state = {_SESSION_FAILED} AND is_timeout)
-           FROM trajectory_session WHERE group_id = ANY(%s) GROUP BY group_id, slot""",
-        [_UNCHARGED, [group.group_id for group in groups]],
-    )
     slots = {group.group_id: slots_new(group) for group in groups}
-    for group_id, slot, attempt, state, num_failures, is_masked in await cursor.fetchall():
-        slots[group_id][slot] = Slot(slot, attempt, SessionState(state), num_failures, is_masked)
+    for row in await named_rows(connection, SQL["slots"], {"groups": list(slots)}):
+        state = SessionState(row.state)
+        slots[row.group_id][row.slot] = Slot(row.slot, row.attempt, state, row.num_failures, row.is_masked)
     return slots
 
 
@@ -296,18 +227,14 @@ async def sessions_insert(
             )
         )
     await connection.execute(
-        f"""INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-               key_digest, is_timeout, is_requeued, failure, is_late, metrics, num_turns, num_sampled_tokens,
-               opened_at, gateway_epoch)
-           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, {_SESSION_OPEN}, '', new.digest, false, false, '',
-                  false, '{{}}', 0, 0, %s, %s
-           FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
-        [
-            project_id, job_id, group.group_id, month_of(now), now, epoch,
-            [session.session_id for session in leased],
-            [session.slot for session in leased],
-            [session.attempt for session in leased],
-            [key_digest(session.api_key) for session in leased],
-        ],
+        SQL["sessions_insert"],
+        {
+            "project": project_id, "job": job_id, "group": group.group_id, "month": month_of(now), "now": now,
+            "epoch": epoch,
+            "ids": [session.session_id for session in leased],
+            "slots": [session.slot for session in leased],
+            "attempts": [session.attempt for session in leased],
+            "digests": [key_digest(session.api_key) for session in leased],
+        },
     )  # fmt: skip
     return leased
