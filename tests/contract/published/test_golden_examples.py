@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from seamlessflow.core.access.routes import GATEWAY_ROUTES, WEB_ROUTES, WORKER_API
+from seamlessflow.core.access.routes import GATEWAY_ROUTES, WEB_CALLERS, WORKER_API
 from seamlessflow.core.protocol import live_rows
 from seamlessflow.core.protocol.gateway_api import GATEWAY
 from seamlessflow.core.protocol.live_api import LIVE
@@ -65,7 +65,7 @@ def test_contracts_have_the_routes_that_are_served() -> None:
     gateway = {route for route in GATEWAY_ROUTES if route[1] not in ("/healthz", "/metrics")}
     worker = {
         (method, "/" + route.replace("<uuid:phase_id>", "{phase_id}"))
-        for method, route in WEB_ROUTES
+        for method, route in WEB_CALLERS
         if route.startswith(WORKER_API)
     }
 

@@ -26,10 +26,10 @@ export interface ListRow {
 export const FILTERS = ["all", "active", "attention", "completed", "cancelled"] as const;
 export type StateFilter = (typeof FILTERS)[number];
 /** What each filter asks of the REST API. */
-export const QUERY_OF: Readonly<Record<StateFilter, { state?: string; needs_attention?: "true" | "false" }>> = {
+export const QUERY_OF: Readonly<Record<StateFilter, { state?: string; needs_attention?: boolean }>> = {
   all: {},
-  active: { state: "queued,starting,running,pausing,paused,cancelling", needs_attention: "false" },
-  attention: { needs_attention: "true" },
+  active: { state: "queued,starting,running,pausing,paused,cancelling", needs_attention: false },
+  attention: { needs_attention: true },
   completed: { state: "completed" },
   cancelled: { state: "cancelled" },
 };

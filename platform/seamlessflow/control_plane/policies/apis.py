@@ -6,15 +6,16 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.common.files.tar_stream import Member, tar_chunks, tar_size
+from seamlessflow.control_plane.common.http.query import Query, WordParameter
 from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
 from seamlessflow.control_plane.policies.selectors.export import ExportForm
 from seamlessflow.control_plane.policies.selectors.versions import version_export_members
+from seamlessflow.core.access.operations import Operation
 
 TAR = "application/x-tar"
 
@@ -24,17 +25,13 @@ def _until_sent(members: list[Member], pins: ExitStack) -> Iterator[bytes]:
         yield from tar_chunks(members)
 
 
+class ExportQuery(Query):
+    form = WordParameter("Form of the export. Default: `model`.", words=ExportForm, default=ExportForm.MODEL)
+
+
 class JobVersionExportApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_version_export",
-        parameters=[
-            OpenApiParameter(
-                "form",
-                enum=[form.value for form in ExportForm],
-                description="Form of the export. Default: `model`.",
-            )
-        ],
-        responses={(200, TAR): OpenApiTypes.BINARY},
+    @endpoint(
+        "job_version_export", Operation.PROJECT_READ, {(200, TAR): OpenApiTypes.BINARY}, query=ExportQuery
     )
     def get(self, request: Request, job_id: UUID, version: int) -> StreamingHttpResponse:
         """Download a policy version as a tar file.
@@ -45,9 +42,7 @@ class JobVersionExportApi(ProjectApi):
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         with ExitStack() as opened:
-            members = version_export_members(
-                job=job, version=version, form=request.query_params.get("form"), pins=opened
-            )
+            members = version_export_members(job=job, version=version, form=self.query["form"], pins=opened)
             pins = opened.pop_all()
         return StreamingHttpResponse(
             in_threads(_until_sent(members, pins)),

@@ -2,26 +2,21 @@
 
 import errno
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
-from seamlessflow.control_plane.accounts.selectors.access import project_for
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, ProjectQuery, ProjectsQuery, endpoint
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.http.fields import ShownIdField
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.control_plane.common.http.query import query_boolean
+from seamlessflow.control_plane.common.http.query import FlagParameter, TextParameter
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services.artifacts import artifact_create
 from seamlessflow.control_plane.uploads.services.handler import IncomingFileHandler
@@ -30,7 +25,6 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.http.limits import MULTIPART_OVERHEAD_BYTES
 
 MAX_DIGITS = 18
-_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class UploadInput(serializers.Serializer):
@@ -50,56 +44,47 @@ class ArtifactOutput(serializers.Serializer):
         return f"artifact://{show_id(IdKind.ARTIFACT, artifact.id)}"
 
 
+class DigestParameter(TextParameter):
+    accepted = "64 digits of 0-9a-f"
+
+    def read(self, text: str) -> str:
+        if not re.fullmatch("[0-9a-f]{64}", text):
+            raise ValueError(text)
+        return text
+
+
+class UploadsQuery(ProjectsQuery):
+    sha256 = DigestParameter(
+        "List only uploads of a file with this SHA-256 digest. A file that is listed need not be sent again."
+    )
+
+
+class UploadQuery(ProjectQuery):
+    unpack = FlagParameter(
+        "Whether the file is a tar or tar.gz of a folder and should be unpacked.", default=False
+    )
+
+
 class UploadApi(ProjectApi):
     parser_classes = [MultiPartParser]
 
-    @extend_schema(
-        operation_id="upload_list",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter(
-                "sha256",
-                description=(
-                    "List only uploads of a file with this SHA-256 digest. A file that is listed need not be sent "
-                    "again."
-                ),
-            ),
-            OpenApiParameter("project", description="Slug of a project. Default: all that you can read."),
-        ],
-        responses=page_serializer(ArtifactOutput),
-    )
+    @endpoint("upload_list", Operation.PROJECT_READ, page=ArtifactOutput, query=UploadsQuery)
     def get(self, request: Request) -> Response:
         """List the uploaded files that you can read, newest first.
 
         Pass the `sha256` of a file to find out whether it needs to be sent at all.
         """
-        readable: Collection[UUID] = self.access.readable
-        if (slug := request.query_params.get("project")) is not None:
-            readable = [project_for(access=self.access, slug=slug, operation=Operation.PROJECT_READ).id]
-        artifacts = Artifact.objects.filter(project_id__in=readable, deleted_at=None).order_by(
-            "-created_at", "-id"
-        )
-        digest = request.query_params.get("sha256")
-        if digest is not None:
-            if not _SHA256.fullmatch(digest):
-                raise field_error("sha256", f"{digest!r} is not accepted; accepted: 64 digits of 0-9a-f")
+        artifacts = Artifact.objects.filter(project_id__in=self.project_ids, deleted_at=None)
+        if (digest := self.query["sha256"]) is not None:
             artifacts = artifacts.filter(sha256=digest)
-        return page_response(request, artifacts, ArtifactOutput)
+        return self.page(artifacts.order_by("-created_at", "-id"))
 
-    @extend_schema(
-        operation_id="upload",
-        parameters=[
-            OpenApiParameter(
-                "unpack",
-                OpenApiTypes.BOOL,
-                description="Whether the file is a tar or tar.gz of a folder and should be unpacked.",
-            ),
-            OpenApiParameter(
-                "project", description="Slug of the project. May be left out if you are in one project only."
-            ),
-        ],
+    @endpoint(
+        "upload",
+        Operation.UPLOAD,
+        {201: ArtifactOutput},
+        query=UploadQuery,
         request={"multipart/form-data": UploadInput},
-        responses={201: ArtifactOutput},
     )
     def post(self, request: Request) -> Response:
         """Upload a file for use in job specs.
@@ -108,20 +93,17 @@ class UploadApi(ProjectApi):
         that a spec can name. A file that is too large is refused (413); if the disk is full,
         nothing is kept (507).
         """
-        access = self.access
-        project = project_for(
-            access=access, slug=request.query_params.get("project"), operation=Operation.UPLOAD
-        )
+        project = self.project
         with _full_disk_refused():
             request.data  # noqa: B018  reading it is what receives the file
             if self._handler.received is None:
                 raise field_error("file", "is missing; send the file as the multipart field 'file'")
             artifact = artifact_create(
                 project=project,
-                user=access.user,
+                user=self.access.user,
                 received=self._handler.received,
-                is_archive=query_boolean(request, "unpack"),
-                author=access.author,
+                is_archive=self.query["unpack"],
+                author=self.access.author,
             )
         return Response(ArtifactOutput(artifact).data, status=HTTPStatus.CREATED)
 

@@ -1,7 +1,6 @@
-"""Every route of the web process and the gateway, role by role and scope by scope, against the
-table of who may call it.
+"""Every route of the web process and the gateway, role by role and scope by scope, against the table of operations.
 
-The routes come from the resolvers themselves, so a new route without a row fails here.
+The routes come from the resolvers themselves, so a new route without an operation or a row fails here.
 """
 
 import re
@@ -15,7 +14,6 @@ import pytest
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 from psycopg import AsyncConnection
 
 from seamlessflow.control_plane.accounts.models import Membership, User
@@ -32,7 +30,7 @@ from seamlessflow.core.access.operations import (
     scope_refusal,
     table_lines,
 )
-from seamlessflow.core.access.routes import ADMIN_SITE, API, GATEWAY_ROUTES, WEB_ROUTES, Caller
+from seamlessflow.core.access.routes import ADMIN_SITE, GATEWAY_ROUTES, WEB_CALLERS, Caller
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.dialects.catalog import DIALECTS
@@ -44,49 +42,22 @@ from seamlessflow.data_plane.store.tokens import token_projects
 from tests.fixtures.control_plane import Cast, phase_make, worker_make
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.fixtures.repository import ROOT
+from tests.fixtures.web_routes import operations_declared, routes_found
 from tests.integration.control_plane.common.test_control_borders import group_make
 
-WHERE = "add a row to platform/seamlessflow/core/access/routes.py: who may call it, by which operation"
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+WHERE = "each needs a row in platform/seamlessflow/core/access/routes.py, and each row a route"
 ARGUMENT = re.compile(r"<(?:\w+:)?(\w+)>")
-OPERATIONS = {key: entry for key, entry in WEB_ROUTES.items() if isinstance(entry, Operation)}
 NOT_STAFF_ONLY = ("admin/login/", "admin/logout/", "admin/jsi18n/")
 ROLES: tuple[ProjectRole | None, ...] = (None, *ProjectRole)
 
 
-def found(patterns: Any, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
-    for pattern in patterns:
-        route = prefix + str(pattern.pattern)
-        if isinstance(pattern, URLResolver):
-            yield from found(pattern.url_patterns, route)
-        else:
-            yield route, pattern
+def test_every_route_of_the_web_has_an_operation_or_a_row() -> None:
+    declared = operations_declared()
+    undeclared = sorted(key for key, operation in declared.items() if operation is None)
+    routes = {route for route, _ in routes_found() if not route.startswith(ADMIN_SITE)}
 
-
-def methods_of(pattern: URLPattern) -> set[str]:
-    """Return the methods of a class; for a function, the table tells."""
-    view = getattr(pattern.callback, "view_class", None) or getattr(pattern.callback, "cls", None)
-    return {method for method in METHODS if hasattr(view, method.lower())} if view is not None else set()
-
-
-WEB = {
-    route: pattern
-    for route, pattern in found(get_resolver().url_patterns)
-    if not route.startswith(ADMIN_SITE)
-}
-
-
-def test_every_route_of_the_web_has_a_row_and_every_row_a_route() -> None:
-    known = {route for _, route in WEB_ROUTES}
-    listed = {(method, route) for route, pattern in WEB.items() for method in methods_of(pattern)}
-    of_classes = {route for route, pattern in WEB.items() if methods_of(pattern)}
-
-    assert set(WEB) <= known, f"no row for {sorted(set(WEB) - known)}: {WHERE}"
-    api = {key for key in listed if key[1].startswith(API)}
-    assert api <= set(WEB_ROUTES), f"no row for {sorted(api - set(WEB_ROUTES))}: {WHERE}"
-    assert known <= set(WEB), f"rows without a route: {sorted(known - set(WEB))}"
-    unused = {key for key in WEB_ROUTES if key[1] in of_classes and key[1].startswith(API)} - listed
-    assert not unused, f"rows without a method: {sorted(unused)}"
+    assert not undeclared, f"{undeclared}: declare the operation of each handler with `endpoint`"
+    assert routes - {route for _, route in declared} == {route for _, route in WEB_CALLERS}, WHERE
 
 
 def test_every_route_of_the_gateway_has_a_row_and_every_row_a_route() -> None:
@@ -233,7 +204,8 @@ def test_each_role_and_scope_is_admitted_where_the_table_says(cast: Cast, role: 
 
 
 def walk(world: World, askers: Askers, role: ProjectRole | None) -> Iterator[str]:
-    for (method, route), operation in OPERATIONS.items():
+    for (method, route), operation in operations_declared().items():
+        assert operation is not None
         has_owner = RULES[operation].own is not None and "<" in route
         for asker in askers.for_operation(operation):
             for is_own in (True, False) if has_owner else (False,):
@@ -265,7 +237,7 @@ def test_the_admin_site_is_for_staff(cast: Cast, role: ProjectRole | None) -> No
     client = Client()
     if role is not None:
         client.force_login(cast.outsider.user)
-    for route, _ in found(get_resolver().url_patterns):
+    for route, _ in routes_found():
         if not route.startswith(ADMIN_SITE) or route in NOT_STAFF_ONLY:
             continue
         path = "/" + re.sub(r"\(\?P<\w+>[^)]*\)\$?|<[^>]*>", "1", route).replace("^", "").replace("$", "")
@@ -278,7 +250,7 @@ def test_the_admin_site_is_for_staff(cast: Cast, role: ProjectRole | None) -> No
 
 def test_routes_that_are_not_for_people_admit_nobody(cast: Cast) -> None:
     secrets = (cast.operator.secret, cast.owner.secret, "")
-    for (method, route), entry in WEB_ROUTES.items():
+    for (method, route), entry in WEB_CALLERS.items():
         if entry in (Caller.JOIN, Caller.MACHINE, Caller.PHASE):
             path = "/" + ARGUMENT.sub(str(cast.owner.project.id), route)
             for secret in secrets:

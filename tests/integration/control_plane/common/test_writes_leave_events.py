@@ -1,6 +1,7 @@
 """Every write of the admin site and of REST leaves an event that says who did it.
 
-The writes come from the registered pages and from the table of routes, so a new one without a row here fails.
+The writes come from the registered pages and from the declarations of the handlers, so a new one without a row
+here fails.
 """
 
 import io
@@ -24,10 +25,10 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import MachineJudgement
 from seamlessflow.control_plane.storage.models import RetentionPolicy
-from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.access.routes import API, WEB_ROUTES
+from seamlessflow.core.access.routes import API
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Person, worker_make
+from tests.fixtures.web_routes import operations_declared
 
 PASSWORD = "a-long-enough-password"
 NEW_PASSWORD = {"password1": PASSWORD + "2", "password2": PASSWORD + "2"}
@@ -342,11 +343,7 @@ def rest_bodies(world: World) -> Mapping[tuple[str, str], tuple[Any, set[str]]]:
 
 
 def test_each_write_of_rest_leaves_events_of_its_author(world: World) -> None:
-    writes = {
-        (method, route.removeprefix(API))
-        for (method, route), entry in WEB_ROUTES.items()
-        if isinstance(entry, Operation) and method != "GET"
-    }
+    writes = {(method, route.removeprefix(API)) for method, route in operations_declared() if method != "GET"}
     bodies = rest_bodies(world)
     assert writes == set(bodies), "give the table of this test a row for each write"
 

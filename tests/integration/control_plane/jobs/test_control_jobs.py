@@ -262,7 +262,7 @@ def test_events_can_be_filtered_by_subject(cast: Cast) -> None:
     assert of_job == everything
     assert of_groups == []
     assert refused.status_code == 400
-    assert "'grup' is not a subject; accepted: job, phase, version, group" in refused.content.decode()
+    assert "'grup' is not accepted; accepted: job, phase, version, group" in refused.content.decode()
 
 
 def test_an_artifact_of_another_project_is_not_found(cast: Cast) -> None:

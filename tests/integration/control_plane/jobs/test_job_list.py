@@ -46,7 +46,7 @@ def test_several_states_can_be_one_filter(cast: Cast) -> None:
     assert names(cast, "state=running") == ["runs"]
     refused = cast.member.call("GET", "jobs?state=queued,sleeping")
     assert refused.status_code == 400
-    assert "'sleeping' is not a state" in refused.content.decode()
+    assert "'sleeping' is not accepted; accepted: queued" in refused.content.decode()
 
 
 def test_a_search_covers_names_owners_and_complete_ids(cast: Cast) -> None:

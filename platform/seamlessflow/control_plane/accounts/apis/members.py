@@ -2,13 +2,12 @@
 
 from http import HTTPStatus
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
-from seamlessflow.control_plane.accounts.models import MembershipRole
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
+from seamlessflow.control_plane.accounts.models import MembershipRole, Project
 from seamlessflow.control_plane.accounts.services.members import (
     member_add,
     member_change,
@@ -16,9 +15,7 @@ from seamlessflow.control_plane.accounts.services.members import (
     member_remove,
     project_get,
 )
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.fields import LimitedText
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.limits import UserName
 
@@ -63,54 +60,56 @@ class MemberRoleInput(serializers.Serializer):
     role = serializers.ChoiceField(MembershipRole.choices, help_text=ROLE_HELP)
 
 
-class MemberListAddApi(ProjectApi):
-    @extend_schema(
-        operation_id="member_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MemberOutput)
-    )
+class _MembersApi(ProjectApi):
+    def project_named(self, slug: str) -> Project:
+        return project_get(access=self.access, slug=slug, operation=self.endpoint.operation)
+
+
+class MemberListAddApi(_MembersApi):
+    @endpoint("member_list", Operation.PROJECT_READ, page=MemberOutput)
     def get(self, request: Request, slug: str) -> Response:
         """List the members of a project with their roles."""
-        project = project_get(access=self.access, slug=slug, operation=Operation.PROJECT_READ)
-        return page_response(request, member_list(project=project), MemberOutput)
+        project = self.project_named(slug)
+        return self.page(member_list(project=project))
 
-    @extend_schema(operation_id="member_add", request=MemberInput, responses={201: MemberAddedOutput})
+    @endpoint("member_add", Operation.MEMBER_EDIT, {201: MemberAddedOutput}, request=MemberInput)
     def post(self, request: Request, slug: str) -> Response:
         """Add a member to a project. For owners of the project.
 
         The user must exist, unless `invite` is true: then an account is created, and the answer
         has a sign-in link that works once.
         """
-        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
-        body = body_read(request, MemberInput)
+        project = self.project_named(slug)
         added = member_add(
             project=project,
-            username=body["username"],
-            role=MembershipRole(body["role"]),
-            is_invited=body["invite"],
+            username=self.body["username"],
+            role=MembershipRole(self.body["role"]),
+            is_invited=self.body["invite"],
             author=self.access.author,
         )
         answer = MemberOutput(added.membership).data | {"sign_in_link": added.sign_in_link}
         return Response(answer, status=HTTPStatus.CREATED)
 
 
-class MemberDetailApi(ProjectApi):
-    @extend_schema(operation_id="member_change", request=MemberRoleInput, responses=MemberOutput)
+class MemberDetailApi(_MembersApi):
+    @endpoint("member_change", Operation.MEMBER_EDIT, MemberOutput, request=MemberRoleInput)
     def patch(self, request: Request, slug: str, username: str) -> Response:
         """Change the role of a member. For owners of the project.
 
         The last owner of a project cannot become anything else (409).
         """
-        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
-        role = MembershipRole(body_read(request, MemberRoleInput)["role"])
+        project = self.project_named(slug)
+        role = MembershipRole(self.body["role"])
         membership = member_change(project=project, username=username, role=role, author=self.access.author)
         return Response(MemberOutput(membership).data)
 
-    @extend_schema(operation_id="member_remove", responses={204: None})
+    @endpoint("member_remove", Operation.MEMBER_EDIT, {204: None})
     def delete(self, request: Request, slug: str, username: str) -> Response:
         """Remove a member from a project. For owners of the project.
 
         The member's tokens of the project end, and their open pages close within seconds. The last
         owner cannot be removed (409).
         """
-        project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
+        project = self.project_named(slug)
         member_remove(project=project, username=username, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

@@ -3,12 +3,11 @@
 from http import HTTPStatus
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.accounts.selectors.access import (
     project_for,
     project_list_readable,
@@ -20,9 +19,7 @@ from seamlessflow.control_plane.accounts.services.people import (
     token_revoke,
 )
 from seamlessflow.control_plane.common.errors import field_error, not_found
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.fields import LimitedText, ShownIdField
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
 from seamlessflow.core.access.operations import Operation, ProjectRole, Scope
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -99,7 +96,7 @@ class MeOutput(serializers.Serializer):
 
 
 class MeApi(ProjectApi):
-    @extend_schema(operation_id="me", responses=MeOutput)
+    @endpoint("me", Operation.ABOUT_ME, MeOutput)
     def get(self, request: Request) -> Response:
         """Show who you are: your user name, your projects with your role in each, and the token in use."""
         access = self.access
@@ -122,28 +119,25 @@ class MeApi(ProjectApi):
 
 
 class TokenListCreateApi(ProjectApi):
-    @extend_schema(
-        operation_id="token_list", parameters=PAGE_PARAMETERS, responses=page_serializer(TokenOutput)
-    )
+    @endpoint("token_list", Operation.TOKEN_LIST, page=TokenOutput)
     def get(self, request: Request) -> Response:
         """List the API tokens that you can see, with scopes, expiry and last use, never their secrets."""
-        return page_response(request, token_list_visible(access=self.access), TokenOutput)
+        return self.page(token_list_visible(access=self.access))
 
-    @extend_schema(operation_id="token_create", request=TokenCreateInput, responses={201: TokenCreatedOutput})
+    @endpoint("token_create", Operation.TOKEN_CREATE, {201: TokenCreatedOutput}, request=TokenCreateInput)
     def post(self, request: Request) -> Response:
         """Create an API token for a project, or with `installation` for the whole installation.
 
         The secret is shown only in this answer (201). A token never allows more than its owner may
         do, and only operators create tokens for the installation.
         """
-        body = body_read(request, TokenCreateInput)
-        access = self.access
+        body, access = self.body, self.access
         is_installation = body.get("installation", False)
         if is_installation and "project" in body:
             raise field_error("project", "must be left out if `installation` is true")
         project = None
         if not is_installation:
-            project = project_for(access=access, slug=body.get("project"), operation=Operation.TOKEN_CREATE)
+            project = project_for(access=access, slug=body.get("project"), operation=self.endpoint.operation)
         scopes = {Scope(scope) for scope in body["scopes"]} if "scopes" in body else None
         token, secret = api_token_mint(
             access=access, project=project, name=body["name"], scopes=scopes, days=body.get("expires_in_days")
@@ -152,7 +146,7 @@ class TokenListCreateApi(ProjectApi):
 
 
 class TokenRevokeApi(ProjectApi):
-    @extend_schema(operation_id="token_revoke", responses={204: None})
+    @endpoint("token_revoke", Operation.TOKEN_REVOKE, {204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Revoke an API token. Requests that use it are answered 401 from then on.
 

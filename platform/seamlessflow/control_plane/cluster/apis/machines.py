@@ -1,17 +1,15 @@
 """Machines over REST: list, show, register, edit with an ETag, ledger; the logs of phases."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from django.utils.dateparse import parse_datetime
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.cluster.apis.serializers import (
     LogPartOutput,
     MachineEditInput,
@@ -29,13 +27,13 @@ from seamlessflow.control_plane.cluster.selectors import (
 from seamlessflow.control_plane.cluster.services.machines import machine_edit, machine_register
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.etags import etag, if_match, if_match_parameter
-from seamlessflow.control_plane.common.http.pages import (
-    PAGE_PARAMETERS,
-    page_response,
-    page_serializer,
-    query_integer,
+from seamlessflow.control_plane.common.http.pages import PageQuery
+from seamlessflow.control_plane.common.http.query import (
+    IntegerParameter,
+    MomentParameter,
+    Query,
+    TextParameter,
 )
 from seamlessflow.control_plane.jobs.apis.serializers import EventOutput
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
@@ -51,21 +49,19 @@ from seamlessflow.control_plane.telemetry.selectors.logs import phase_log_read
 from seamlessflow.core.access.operations import Operation
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
-YEARS = range(2000, 2200)
 
 
 class MachineListRegisterApi(ProjectApi):
-    @extend_schema(
-        operation_id="machine_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MachineOutput)
-    )
+    @endpoint("machine_list", Operation.MACHINE_READ, page=MachineOutput)
     def get(self, request: Request) -> Response:
         """List the machines that you can see, with their tags, health and current phase."""
-        return page_response(request, machine_list_visible(access=self.access), MachineOutput)
+        return self.page(machine_list_visible(access=self.access))
 
-    @extend_schema(
-        operation_id="machine_register",
+    @endpoint(
+        "machine_register",
+        Operation.MACHINE_EDIT,
+        {201: MachineRegisteredOutput},
         request=MachineRegisterInput,
-        responses={201: MachineRegisteredOutput},
     )
     def post(self, request: Request) -> Response:
         """Register a machine and give it a new token. For operators only.
@@ -73,26 +69,23 @@ class MachineListRegisterApi(ProjectApi):
         A machine of this name that already exists is kept, and so are its earlier tokens. The new
         token is shown only in this answer (201).
         """
-        access = self.access
-        access.check(Operation.MACHINE_EDIT)
-        body = MachineRegisterInput(data=request.data)
-        body.is_valid(raise_exception=True)
-        machine, secret = machine_register(**body.validated_data, author=access.author)
-        shown = machine_get_visible(access=access, machine_id=machine.id)
+        machine, secret = machine_register(**self.body, author=self.access.author)
+        shown = machine_get_visible(access=self.access, machine_id=machine.id)
         return Response(MachineOutput(shown).data | {"token": secret}, status=HTTPStatus.CREATED)
 
 
 class MachineDetailApi(ProjectApi):
-    @extend_schema(operation_id="machine_get", responses=MachineOutput)
+    @endpoint("machine_get", Operation.MACHINE_READ, MachineOutput)
     def get(self, request: Request, machine_id: UUID) -> Response:
         """Show a machine. The `ETag` of the answer is the generation that an edit must name."""
         return _machine_response(machine_get_visible(access=self.access, machine_id=machine_id))
 
-    @extend_schema(
-        operation_id="machine_edit",
-        parameters=[if_match_parameter("machine")],
+    @endpoint(
+        "machine_edit",
+        Operation.MACHINE_EDIT,
+        MachineOutput,
+        headers=[if_match_parameter("machine")],
         request=MachineEditInput,
-        responses=MachineOutput,
     )
     def patch(self, request: Request, machine_id: UUID) -> Response:
         """Edit the tags, the pool or the cost of a machine, cordon it or drain it. For operators only.
@@ -104,13 +97,12 @@ class MachineDetailApi(ProjectApi):
         """
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
-        access.check(Operation.MACHINE_EDIT)
+        access.check(self.endpoint.operation)
         generation = if_match(request, "machine")
-        edit = body_read(request, MachineEditInput)
         machine_edit(
             machine_id=machine_id,
-            edit=MachineEditInput.edit(edit),
-            reason=edit["reason"],
+            edit=MachineEditInput.edit(self.body),
+            reason=self.body["reason"],
             author=access.author,
             generation=generation,
         )
@@ -118,49 +110,40 @@ class MachineDetailApi(ProjectApi):
 
 
 class MachineEventListApi(ProjectApi):
-    @extend_schema(
-        operation_id="machine_event_list",
-        parameters=PAGE_PARAMETERS,
-        responses=page_serializer(EventOutput),
-    )
+    @endpoint("machine_event_list", Operation.MACHINE_READ, page=EventOutput)
     def get(self, request: Request, machine_id: UUID) -> Response:
         """List the edits of a machine, newest first: who, when, why, before and after."""
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
-        return page_response(request, machine_event_list(machine=machine), EventOutput)
+        return self.page(machine_event_list(machine=machine))
 
 
-LEDGER_SPAN = [
-    OpenApiParameter(
-        "since", OpenApiTypes.DATETIME, description="Beginning of the span. Default: an hour before `until`."
-    ),
-    OpenApiParameter("until", OpenApiTypes.DATETIME, description="End of the span. Default: now."),
-]
+class LedgerQuery(Query):
+    since = MomentParameter("Beginning of the span. Default: an hour before `until`.")
+    until = MomentParameter("End of the span. Default: now.")
+
+
+class LedgerPageQuery(LedgerQuery, PageQuery):
+    """A span of the ledger, a page of machines."""
 
 
 class MachineLedgerListApi(ProjectApi):
-    @extend_schema(
-        operation_id="machine_ledger_list",
-        parameters=[*LEDGER_SPAN, *PAGE_PARAMETERS],
-        responses=page_serializer(MachineLedgerOutput),
-    )
+    @endpoint("machine_ledger_list", Operation.MACHINE_READ, page=MachineLedgerOutput, query=LedgerPageQuery)
     def get(self, request: Request) -> Response:
         """Show the work of the machines that you can see in a span of time, by name.
 
         A span of more than an hour is shortened to its last hour. A page has at most 50,000
         intervals, divided equally among its machines.
         """
-        since, until = _ledger_span(request, MAX_PAGE_WINDOW)
+        since, until = _ledger_span(self.query, MAX_PAGE_WINDOW)
 
         def read(page: list[Any]) -> None:
             page[:] = machine_ledgers(machines=page, since=since, until=until, readable=self.access.readable)
 
-        return page_response(
-            request, machine_list_visible(access=self.access), MachineLedgerOutput, prepare=read
-        )
+        return self.page(machine_list_visible(access=self.access), read)
 
 
 class MachineLedgerApi(ProjectApi):
-    @extend_schema(operation_id="machine_ledger", parameters=LEDGER_SPAN, responses=MachineLedgerOutput)
+    @endpoint("machine_ledger", Operation.MACHINE_READ, MachineLedgerOutput, query=LedgerQuery)
     def get(self, request: Request, machine_id: UUID) -> Response:
         """Show what a machine did in a span of time, as intervals without a gap.
 
@@ -168,16 +151,13 @@ class MachineLedgerApi(ProjectApi):
         shortened to its last 7 days.
         """
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
-        since, until = _ledger_span(request, MAX_WINDOW)
+        since, until = _ledger_span(self.query, MAX_WINDOW)
         ledger = machine_ledger(machine=machine, since=since, until=until, readable=self.access.readable)
         return Response(MachineLedgerOutput(ledger).data)
 
 
 class JobLedgerApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_ledger",
-        responses=JobLedgerOutput,
-    )
+    @endpoint("job_ledger", Operation.PROJECT_READ, JobLedgerOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """Show where the time of a job's machines went.
 
@@ -189,56 +169,32 @@ class JobLedgerApi(ProjectApi):
         return Response(JobLedgerOutput(ledger).data)
 
 
-class PhaseLogsApi(ProjectApi):
-    @extend_schema(
-        operation_id="phase_logs",
-        parameters=[
-            OpenApiParameter("stream", description="Name of the log. Default: the first by name."),
-            OpenApiParameter(
-                "offset",
-                OpenApiTypes.INT,
-                description="First byte to read, counted from the first one written. Default: 0.",
-            ),
-        ],
-        responses=LogPartOutput,
+class PhaseLogQuery(Query):
+    stream = TextParameter("Name of the log. Default: the first by name.")
+    offset = IntegerParameter(
+        "First byte to read, counted from the first one written. Default: 0.", default=0
     )
+
+
+class PhaseLogsApi(ProjectApi):
+    @endpoint("phase_logs", Operation.PROJECT_READ, LogPartOutput, query=PhaseLogQuery)
     def get(self, request: Request, phase_id: UUID) -> Response:
         """Read a part of the log of a phase.
 
         `stream` selects the log, `offset` the first byte. To follow a log, read on from `next_offset`.
         """
         phase = phase_get_visible(access=self.access, phase_id=phase_id)
-        offset = query_integer(request, "offset", default=0)
-        passage = phase_log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
-        return Response(LogPartOutput(passage).data)
+        return Response(LogPartOutput(phase_log_read(phase=phase, **self.query)).data)
 
 
 def _machine_response(machine: Machine) -> Response:
     return Response(MachineOutput(machine).data, headers=etag(machine.generation))
 
 
-def _ledger_span(request: Request, longest: timedelta) -> tuple[datetime, datetime]:
+def _ledger_span(query: Mapping[str, Any], longest: timedelta) -> tuple[datetime, datetime]:
     now = database_now()
-    until = min(_query_moment(request, "until", default=now), now)
-    since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
+    until = min(query["until"] or now, now)
+    since = query["since"] or until - DEFAULT_LEDGER_WINDOW
     if since >= until:
         raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
     return max(since, until - longest), until
-
-
-def _query_moment(request: Request, name: str, *, default: datetime) -> datetime:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    try:
-        # An unescaped '+' arrives as a space.
-        moment = parse_datetime(text.replace(" ", "+"))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or moment.year not in YEARS:
-        raise field_error(
-            name,
-            f"{text!r} is not accepted; accepted: an RFC 3339 moment such as 2026-01-31T12:00:00Z, from the year "
-            f"{YEARS.start} on",
-        )
-    return moment

@@ -2,17 +2,16 @@
 
 from http import HTTPStatus
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.accounts.services.shares import share_project_get
 from seamlessflow.control_plane.cluster.services.pools import pool_grant, pool_list, pool_revoke
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.fields import ReasonField
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.query import Query, TextParameter
+from seamlessflow.core.access.operations import Operation
 
 
 class PoolOutput(serializers.Serializer):
@@ -31,17 +30,19 @@ class PoolReasonInput(serializers.Serializer):
     reason = ReasonField(is_required=False)
 
 
+class RevokeQuery(Query):
+    reason = TextParameter("Reason, kept in the audit trail.", default="")
+
+
 class PoolListApi(ProjectApi):
-    @extend_schema(
-        operation_id="pool_list", parameters=PAGE_PARAMETERS, responses=page_serializer(PoolOutput)
-    )
+    @endpoint("pool_list", Operation.MACHINE_READ, page=PoolOutput)
     def get(self, request: Request) -> Response:
         """List the pools of machines that your projects may use; operators see all."""
-        return page_response(request, pool_list(access=self.access), PoolOutput)
+        return self.page(pool_list(access=self.access))
 
 
 class PoolGrantApi(ProjectApi):
-    @extend_schema(operation_id="pool_grant", request=PoolReasonInput, responses={204: None})
+    @endpoint("pool_grant", Operation.SHARE_EDIT, {204: None}, request=PoolReasonInput)
     def put(self, request: Request, pool: str, slug: str) -> Response:
         """Grant a pool to a project. For operators only.
 
@@ -50,21 +51,15 @@ class PoolGrantApi(ProjectApi):
         changes nothing. A pool without machines is refused (404).
         """
         project = share_project_get(access=self.access, slug=slug)
-        reason = body_read(request, PoolReasonInput)["reason"]
-        pool_grant(pool=pool, project=project, reason=reason, author=self.access.author)
+        pool_grant(pool=pool, project=project, reason=self.body["reason"], author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(
-        operation_id="pool_revoke",
-        parameters=[OpenApiParameter("reason", description="Reason, kept in the audit trail.")],
-        responses={204: None},
-    )
+    @endpoint("pool_revoke", Operation.SHARE_EDIT, {204: None}, query=RevokeQuery)
     def delete(self, request: Request, pool: str, slug: str) -> Response:
         """End the grant of a pool to a project. For operators only.
 
         The project's phases on the pool's machines are drained. Repeating the request changes nothing.
         """
         project = share_project_get(access=self.access, slug=slug)
-        reason = request.query_params.get("reason", "")
-        pool_revoke(pool=pool, project=project, reason=reason, author=self.access.author)
+        pool_revoke(pool=pool, project=project, reason=self.query["reason"], author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

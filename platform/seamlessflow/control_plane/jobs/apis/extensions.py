@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.extensions.built_in import BUILT_IN
 from seamlessflow.runtime.extensions import Declaration, extensions_installed
 
@@ -29,10 +29,7 @@ class ExtensionsOutput(serializers.Serializer):
 
 
 class ExtensionListApi(ProjectApi):
-    @extend_schema(
-        operation_id="extension_list",
-        responses=ExtensionsOutput,
-    )
+    @endpoint("extension_list", Operation.PROJECT_READ, ExtensionsOutput)
     def get(self, request: Request) -> Response:
         """List what job specs may name: environments, reward functions and advantage estimators.
 

@@ -4,24 +4,18 @@ from http import HTTPStatus
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
-from seamlessflow.control_plane.accounts.selectors.access import project_for
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, ProjectQuery, endpoint
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.etags import etag, if_match, if_match_parameter
 from seamlessflow.control_plane.common.http.fields import LimitedInteger, ReasonField
-from seamlessflow.control_plane.common.http.pages import (
-    PAGE_PARAMETERS,
-    page_response,
-    page_serializer,
-)
+from seamlessflow.control_plane.common.http.pages import PageQuery
 from seamlessflow.control_plane.common.http.parsers import JsonParser, YamlParser
-from seamlessflow.control_plane.common.http.query import query_boolean
+from seamlessflow.control_plane.common.http.query import FlagParameter, TextParameter, WordsParameter
 from seamlessflow.control_plane.jobs.apis.serializers import (
     EventOutput,
     JobDetailOutput,
@@ -47,60 +41,49 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.types.limits import Priority
 
 
+class JobsQuery(PageQuery):
+    state = WordsParameter("One or several states", words=list(JobState))
+    needs_attention = FlagParameter("Whether the platform paused the job because something failed.")
+    search = TextParameter(
+        "Part of the job's name or of the owner's name, or a whole identifier.", default=""
+    )
+
+
+REPEATABLE = OpenApiParameter(
+    HEADER,
+    location=OpenApiParameter.HEADER,
+    description=(
+        "Makes it safe to repeat the request: the same key and spec give the same job (200); the same key with another "
+        "spec is refused (422)."
+    ),
+)
+
+
 class JobListSubmitApi(ProjectApi):
     parser_classes = [JsonParser, YamlParser]
 
-    @extend_schema(
-        operation_id="job_list",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter(
-                "state", description=f"One or several states, separated by commas: {', '.join(JobState)}."
-            ),
-            OpenApiParameter(
-                "needs_attention",
-                enum=["true", "false"],
-                description="Whether the platform paused the job because something failed.",
-            ),
-            OpenApiParameter(
-                "search",
-                description="Part of the job's name or of the owner's name, or a whole identifier.",
-            ),
-        ],
-        responses=page_serializer(JobListItemOutput),
-    )
+    @endpoint("job_list", Operation.PROJECT_READ, page=JobListItemOutput, query=JobsQuery)
     def get(self, request: Request) -> Response:
         """List the jobs that you can read, newest first.
 
         With a project's token, these are the jobs of its project. `state`, `needs_attention` and `search` narrow the
         list.
         """
-        query = request.query_params
         jobs = job_list_visible(
             access=self.access,
-            state=query.get("state"),
-            needs_attention=query_boolean(request, "needs_attention") if "needs_attention" in query else None,
-            search=query.get("search", "").strip(),
+            states=self.query["state"],
+            needs_attention=self.query["needs_attention"],
+            search=self.query["search"].strip(),
         )
-        return page_response(request, jobs, JobListItemOutput, prepare=_add_curves)
+        return self.page(jobs, _add_curves)
 
-    @extend_schema(
-        operation_id="job_submit",
-        parameters=[
-            OpenApiParameter(
-                "project", description="Slug of the project. May be left out if you are in one project only."
-            ),
-            OpenApiParameter(
-                HEADER,
-                location=OpenApiParameter.HEADER,
-                description=(
-                    "Makes it safe to repeat the request: the same key and spec give the same job (200); the same "
-                    "key with another spec is refused (422)."
-                ),
-            ),
-        ],
+    @endpoint(
+        "job_submit",
+        Operation.JOB_SUBMIT,
+        {201: JobDetailOutput, 200: JobDetailOutput},
+        query=ProjectQuery,
+        headers=[REPEATABLE],
         request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
-        responses={201: JobDetailOutput, 200: JobDetailOutput},
     )
     def post(self, request: Request) -> Response:
         """Submit a job.
@@ -112,15 +95,11 @@ class JobListSubmitApi(ProjectApi):
         """
         if not isinstance(request.data, dict):
             raise ApplicationError("the body must be a mapping: a job spec")
-        access = self.access
-        project = project_for(
-            access=access, slug=request.query_params.get("project"), operation=Operation.JOB_SUBMIT
-        )
         job, is_new = job_submit_once(
-            project=project,
-            user=access.user,
+            project=self.project,
+            user=self.access.user,
             submitted=request.data,
-            author=access.author,
+            author=self.access.author,
             key=request.headers.get(HEADER),
         )
         return Response(job_detail(job), status=HTTPStatus.CREATED if is_new else HTTPStatus.OK)
@@ -136,6 +115,12 @@ class _JobApi(ProjectApi):
     def job(self, job_id: UUID) -> Job:
         return job_get_visible(access=self.access, job_id=job_id)
 
+    def job_to_edit(self, job_id: UUID) -> Job:
+        """Return the job, whose author decides who may edit it. Raises ApplicationError."""
+        job = self.job(job_id)
+        self.access.check(self.endpoint.operation, job.project_id, author_id=job.created_by_id)
+        return job
+
 
 class JobEditInput(serializers.Serializer):
     priority = LimitedInteger(Priority)
@@ -143,7 +128,7 @@ class JobEditInput(serializers.Serializer):
 
 
 class JobDetailApi(_JobApi):
-    @extend_schema(operation_id="job_get", responses=JobDetailOutput)
+    @endpoint("job_get", Operation.PROJECT_READ, JobDetailOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """Show a job: its state, its progress, and its spec as submitted and with all defaults.
 
@@ -151,11 +136,12 @@ class JobDetailApi(_JobApi):
         """
         return _job_response(self.job(job_id))
 
-    @extend_schema(
-        operation_id="job_edit",
-        parameters=[if_match_parameter("job")],
+    @endpoint(
+        "job_edit",
+        Operation.JOB_EDIT,
+        JobDetailOutput,
+        headers=[if_match_parameter("job")],
         request=JobEditInput,
-        responses=JobDetailOutput,
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
         """Change the priority of a job while it waits or runs.
@@ -165,11 +151,9 @@ class JobDetailApi(_JobApi):
         the job by its new priority; a job that has ended is refused (409). An edit that changes nothing records
         nothing.
         """
-        job = self.job(job_id)
-        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
+        job = self.job_to_edit(job_id)
         generation = if_match(request, "job")
-        body = body_read(request, JobEditInput)
-        job_prioritize(job_id=job.id, generation=generation, author=self.access.author, **body)
+        job_prioritize(job_id=job.id, generation=generation, author=self.access.author, **self.body)
         return _job_response(self.job(job_id))
 
 
@@ -187,22 +171,15 @@ class _JobDesireApi(_JobApi):
     desired: DesiredJobState
 
     def _desire(self, request: Request, job_id: UUID) -> Response:
-        body = body_read(request, JobDesireInput)
-        job = self.job(job_id)
-        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
-        job_desire(
-            job_id=job.id,
-            desired=self.desired,
-            reason=body["reason"],
-            author=self.access.author,
-        )
+        job = self.job_to_edit(job_id)
+        job_desire(job_id=job.id, desired=self.desired, author=self.access.author, **self.body)
         return Response(job_detail(self.job(job_id)))
 
 
 class JobCancelApi(_JobDesireApi):
     desired = DesiredJobState.CANCEL
 
-    @extend_schema(operation_id="job_cancel", request=JobDesireInput, responses=JobDetailOutput)
+    @endpoint("job_cancel", Operation.JOB_EDIT, JobDetailOutput, request=JobDesireInput)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Cancel a job.
 
@@ -216,7 +193,7 @@ class JobCancelApi(_JobDesireApi):
 class JobPauseApi(_JobDesireApi):
     desired = DesiredJobState.PAUSE
 
-    @extend_schema(operation_id="job_pause", request=JobDesireInput, responses=JobDetailOutput)
+    @endpoint("job_pause", Operation.JOB_EDIT, JobDetailOutput, request=JobDesireInput)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Pause a job.
 
@@ -230,7 +207,7 @@ class JobPauseApi(_JobDesireApi):
 class JobResumeApi(_JobDesireApi):
     desired = DesiredJobState.RUN
 
-    @extend_schema(operation_id="job_resume", request=JobDesireInput, responses=JobDetailOutput)
+    @endpoint("job_resume", Operation.JOB_EDIT, JobDetailOutput, request=JobDesireInput)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Resume a paused job.
 
@@ -246,58 +223,42 @@ class JobStageInput(serializers.Serializer):
 
 
 class JobStageApi(_JobApi):
-    @extend_schema(operation_id="job_stage_switch", request=JobStageInput, responses=JobDetailOutput)
+    @endpoint("job_stage_switch", Operation.JOB_EDIT, JobDetailOutput, request=JobStageInput)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Switch a job to another stage of its curriculum.
 
         Groups that begin from now on are drawn from this stage. A stage that is not in the spec is refused (400), and
         so is a job that has ended (409).
         """
-        job = self.job(job_id)
-        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
-        body = JobStageInput(data=request.data)
-        body.is_valid(raise_exception=True)
-        job_stage_switch(job_id=job.id, author=self.access.author, **body.validated_data)
+        job = self.job_to_edit(job_id)
+        job_stage_switch(job_id=job.id, author=self.access.author, **self.body)
         return Response(job_detail(self.job(job_id)))
 
 
 class JobVersionListApi(_JobApi):
-    @extend_schema(
-        operation_id="job_version_list",
-        parameters=PAGE_PARAMETERS,
-        responses=page_serializer(PolicyVersionOutput),
-    )
+    @endpoint("job_version_list", Operation.PROJECT_READ, page=PolicyVersionOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """List the policy versions that a job has published, with size, checksum and checkpoint."""
-        return page_response(request, job_version_list(job=self.job(job_id)), PolicyVersionOutput)
+        return self.page(job_version_list(job=self.job(job_id)))
+
+
+class EventsQuery(PageQuery):
+    subject = WordsParameter("One or several subjects", words=EVENT_SUBJECTS)
 
 
 class JobEventListApi(_JobApi):
-    @extend_schema(
-        operation_id="job_event_list",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter(
-                "subject",
-                description=f"One or several subjects, separated by commas: {', '.join(EVENT_SUBJECTS)}.",
-            ),
-        ],
-        responses=page_serializer(EventOutput),
-    )
+    @endpoint("job_event_list", Operation.PROJECT_READ, page=EventOutput, query=EventsQuery)
     def get(self, request: Request, job_id: UUID) -> Response:
         """List the events of a job, newest first.
 
         An event records one change: what changed, from which state to which, when, why, and who
         asked for it.
         """
-        events = job_event_list(job=self.job(job_id), subject=request.query_params.get("subject"))
-        return page_response(request, events, EventOutput)
+        return self.page(job_event_list(job=self.job(job_id), subjects=self.query["subject"]))
 
 
 class JobPhaseListApi(_JobApi):
-    @extend_schema(
-        operation_id="job_phase_list", parameters=PAGE_PARAMETERS, responses=page_serializer(PhaseOutput)
-    )
+    @endpoint("job_phase_list", Operation.PROJECT_READ, page=PhaseOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """List the phases of a job: which machine worked for it, in which role, and when."""
-        return page_response(request, job_phase_list(job=self.job(job_id)), PhaseOutput)
+        return self.page(job_phase_list(job=self.job(job_id)))

@@ -1,13 +1,13 @@
 """Reads on jobs, narrowed to those that the caller may see."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
 
 from seamlessflow.control_plane.accounts.selectors.access import Access
-from seamlessflow.control_plane.common.errors import field_error, not_found
+from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.common.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.control_plane.jobs.models import Job
@@ -29,19 +29,20 @@ EVENT_SUBJECTS = (
 
 
 def job_list_visible(
-    *, access: Access, state: str | None = None, needs_attention: bool | None = None, search: str = ""
+    *,
+    access: Access,
+    states: Collection[JobState] | None = None,
+    needs_attention: bool | None = None,
+    search: str = "",
 ) -> QuerySet[Job]:
     """List jobs, newest first, each with `reward_mean`, the mean reward of the groups in its newest published batch,
     and `best_version`, the one that did best in evaluation.
 
-    `state`: one or several, separated by commas. `needs_attention`: whether the platform paused them. `search`: a part
+    `needs_attention`: whether the platform paused them. `search`: a part
     of the name or of the owner's, or a whole id.
     """
     jobs = Job.objects.filter(project_id__in=access.readable, deleted_at=None)
-    if state is not None:
-        states = state.split(",")
-        if unknown := set(states) - set(JobState):
-            raise field_error("state", f"{min(unknown)!r} is not a state; accepted: {', '.join(JobState)}")
+    if states is not None:
         jobs = jobs.filter(state__in=states)
     if needs_attention is not None:
         paused = Q(state__in=PAUSED_JOB_STATES, desired=DesiredJobState.PAUSE)
@@ -83,17 +84,10 @@ def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:
     return PolicyVersion.objects.filter(job=job).order_by("-version")
 
 
-def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
-    """List events, newest first. `subject`: one or several of EVENT_SUBJECTS, separated by commas; None means all."""
+def job_event_list(*, job: Job, subjects: Collection[SubjectType] | None = None) -> QuerySet[Event]:
+    """List events, newest first. `subjects`: some of EVENT_SUBJECTS; None means all."""
     events = Event.objects.filter(job_id=job.id).order_by("-id")
-    if subject is None:
-        return events
-    subjects = subject.split(",")
-    if unknown := set(subjects) - set(EVENT_SUBJECTS):
-        raise field_error(
-            "subject", f"{min(unknown)!r} is not a subject; accepted: {', '.join(EVENT_SUBJECTS)}"
-        )
-    return events.filter(subject_type__in=subjects)
+    return events if subjects is None else events.filter(subject_type__in=subjects)
 
 
 def job_phase_list(*, job: Job) -> QuerySet[Phase]:

@@ -13,13 +13,11 @@ from seamlessflow.control_plane.policies.selectors.export import ExportForm, Not
 MAX_VERSION = 2**62
 
 
-def version_export_members(*, job: Job, version: int, form: str | None, pins: ExitStack) -> list[Member]:
+def version_export_members(*, job: Job, version: int, form: ExportForm, pins: ExitStack) -> list[Member]:
     """Return the files of one version as a folder; they can be read until `pins` is closed.
 
     Raises ApplicationError with the reason if there are none.
     """
-    if form is not None and form not in list(ExportForm):
-        raise field_error("form", f"{form!r} is not accepted; accepted: {', '.join(ExportForm)}")
     row = PolicyVersion.objects.filter(job=job, version=version).first() if version <= MAX_VERSION else None
     if row is None:
         raise not_found("version", version)
@@ -36,10 +34,8 @@ def version_export_members(*, job: Job, version: int, form: str | None, pins: Ex
         if row.version and store_path is None:
             raise OSError("they are not in the artifact store")
         folder = pins.enter_context(store.pin(store_path)).path if row.version and store_path else model
-        return export_members(
-            folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.resolved_spec.model.dtype
-        )
+        return export_members(folder, model, form=form, dtype=job.resolved_spec.model.dtype)
     except NothingToExport as error:
-        raise field_error("form", f"{form!r} is not accepted: {error}") from error
+        raise field_error("form", f"'{form}' is not accepted: {error}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise conflict(f"the files of version {version} cannot be read: {error}") from error

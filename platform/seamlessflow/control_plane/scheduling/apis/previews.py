@@ -3,17 +3,15 @@ of a quarantine at a person's request."""
 
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.cluster.apis.serializers import MachineOutput
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
 from seamlessflow.control_plane.cluster.services.device_cordons import device_release
 from seamlessflow.control_plane.cluster.services.machines import edit_check
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.scheduling.apis.serializers import (
     MachinePreviewInput,
     MachineReleaseInput,
@@ -31,31 +29,22 @@ class _PreviewApi(ProjectApi):
         for machine_id, edit in edits.items():
             machine_get_visible(access=self.access, machine_id=machine_id)
             edit_check(edit)
-        self.access.check(Operation.MACHINE_EDIT)
+        self.access.check(self.endpoint.operation)
         return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
 
 
 class MachinePreviewApi(_PreviewApi):
-    @extend_schema(
-        operation_id="machine_preview",
-        request=MachinePreviewInput,
-        responses=MachinesPreviewOutput,
-    )
+    @endpoint("machine_preview", Operation.MACHINE_EDIT, MachinesPreviewOutput, request=MachinePreviewInput)
     def post(self, request: Request, machine_id: UUID) -> Response:
         """Preview an edit of one machine, without carrying it out. For operators only.
 
         The answer says what the edit would do to each running phase and job. Nothing is changed.
         """
-        body = body_read(request, MachinePreviewInput)
-        return self.preview({machine_id: MachinePreviewInput.edit(body)})
+        return self.preview({machine_id: MachinePreviewInput.edit(self.body)})
 
 
 class MachinesPreviewApi(_PreviewApi):
-    @extend_schema(
-        operation_id="machines_preview",
-        request=MachinesPreviewInput,
-        responses=MachinesPreviewOutput,
-    )
+    @endpoint("machines_preview", Operation.MACHINE_EDIT, MachinesPreviewOutput, request=MachinesPreviewInput)
     def post(self, request: Request) -> Response:
         """Preview edits of several machines together, without carrying them out. For operators only.
 
@@ -63,7 +52,7 @@ class MachinesPreviewApi(_PreviewApi):
         Naming a machine twice is refused (400).
         """
         edits: dict[UUID, MachineEdit] = {}
-        for edit in body_read(request, MachinesPreviewInput)["edits"]:
+        for edit in self.body["edits"]:
             if edit["machine_id"] in edits:
                 raise field_error("edits", "names a machine twice; name each machine once")
             edits[edit["machine_id"]] = MachinePreviewInput.edit(edit)
@@ -71,7 +60,7 @@ class MachinesPreviewApi(_PreviewApi):
 
 
 class MachineReleaseApi(ProjectApi):
-    @extend_schema(operation_id="machine_release", request=MachineReleaseInput, responses=MachineOutput)
+    @endpoint("machine_release", Operation.MACHINE_EDIT, MachineOutput, request=MachineReleaseInput)
     def post(self, request: Request, machine_id: UUID) -> Response:
         """End the quarantine of a machine now, instead of waiting for a phase that tries it out. For operators only.
 
@@ -81,10 +70,9 @@ class MachineReleaseApi(ProjectApi):
         """
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
-        access.check(Operation.MACHINE_EDIT)
-        body = body_read(request, MachineReleaseInput)
-        by = {"machine_id": machine_id, "reason": body["reason"], "author": access.author}
-        if device := body.get("device"):
+        access.check(self.endpoint.operation)
+        by = {"machine_id": machine_id, "reason": self.body["reason"], "author": access.author}
+        if device := self.body.get("device"):
             device_release(device_id=device, **by)
         else:
             machine_release(**by)

@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.accounts.services.shares import (
     SHARE_FIELDS,
     project_share_edit,
     share_project_get,
 )
-from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.common.http.fields import LimitedFloat, LimitedInteger, ReasonField
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.scheduling.selectors.project_shares import project_shares, share_projects
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.limits import Priority, Quota, Weight
 
 
@@ -85,9 +83,7 @@ class ShareEditInput(serializers.Serializer):
 
 
 class ShareListApi(ProjectApi):
-    @extend_schema(
-        operation_id="share_list", parameters=PAGE_PARAMETERS, responses=page_serializer(ShareOutput)
-    )
+    @endpoint("share_list", Operation.PROJECT_READ, page=ShareOutput)
     def get(self, request: Request) -> Response:
         """List what your projects are entitled to and what they have; operators see all projects.
 
@@ -98,11 +94,11 @@ class ShareListApi(ProjectApi):
         def add_shares(page: list[Any]) -> None:
             page[:] = project_shares(page)
 
-        return page_response(request, share_projects(access=self.access), ShareOutput, prepare=add_shares)
+        return self.page(share_projects(access=self.access), add_shares)
 
 
 class ShareEditApi(ProjectApi):
-    @extend_schema(operation_id="share_edit", request=ShareEditInput, responses=ShareOutput)
+    @endpoint("share_edit", Operation.SHARE_EDIT, ShareOutput, request=ShareEditInput)
     def patch(self, request: Request, slug: str) -> Response:
         """Change the weight, the quotas or the priority ceiling of a project. For operators only.
 
@@ -110,10 +106,9 @@ class ShareEditApi(ProjectApi):
         nothing records nothing.
         """
         project = share_project_get(access=self.access, slug=slug)
-        body = body_read(request, ShareEditInput)
-        changes = {field: body[field] for field in SHARE_FIELDS if field in body}
+        changes = {field: self.body[field] for field in SHARE_FIELDS if field in self.body}
         project = project_share_edit(
-            project=project, changes=changes, reason=body["reason"], author=self.access.author
+            project=project, changes=changes, reason=self.body["reason"], author=self.access.author
         )
         (share,) = project_shares([project])
         return Response(ShareOutput(share).data)

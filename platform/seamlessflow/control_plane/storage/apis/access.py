@@ -19,11 +19,9 @@ def deletion_check(access: Access, project: Project, *, kind: RemovalKind, subje
     access.check(Operation.STORED_DELETE, project.id, author_id=author_id)
 
 
-def policy_check(access: Access, project: Project | None) -> None:
-    """Raise ApplicationError (403) unless the caller may edit the policy."""
-    if project is not None:
-        access.check(Operation.RETENTION_EDIT, project.id)
-    elif not access.is_operator:
+def defaults_check(access: Access) -> None:
+    """Raise ApplicationError (403) unless the caller may edit the policy of the installation."""
+    if not access.is_operator:
         raise ApplicationError(
             "only operators may edit the retention policy of the installation", status=HTTPStatus.FORBIDDEN
         )

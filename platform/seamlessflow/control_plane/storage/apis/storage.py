@@ -1,26 +1,22 @@
 """Storage over REST: its use, the policy that keeps it, and deletions with their dry run."""
 
-from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, ProjectQuery, ProjectsQuery, endpoint
 from seamlessflow.control_plane.accounts.models import Project
-from seamlessflow.control_plane.accounts.selectors.access import project_for, project_list_readable
+from seamlessflow.control_plane.accounts.selectors.access import project_list_readable
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict, field_error
-from seamlessflow.control_plane.common.http.bodies import body_read
-from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.control_plane.common.http.query import query_boolean
+from seamlessflow.control_plane.common.http.query import FlagParameter
 from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
-from seamlessflow.control_plane.storage.apis.access import deletion_check, policy_check
+from seamlessflow.control_plane.storage.apis.access import defaults_check, deletion_check
 from seamlessflow.control_plane.storage.apis.serializers import (
     DeletionInput,
     DeletionOutput,
@@ -56,30 +52,17 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 MAX_ITEMS = 500
 PARQUET = "application/vnd.apache.parquet"
-PROJECT = OpenApiParameter(
-    "project", description="Slug of the project. May be left out if you are in one project only."
-)
-ONE_PROJECT = OpenApiParameter(
-    "project", description="Slug of the project. Default: all projects that you can read."
-)
-INSTALLATION = OpenApiParameter(
-    "installation",
-    OpenApiTypes.BOOL,
-    description="Use the installation's defaults instead of a project's policy.",
-)
 
 
 class StorageApi(ProjectApi):
-    @extend_schema(
-        operation_id="storage_get", parameters=PAGE_PARAMETERS, responses=page_serializer(StorageOutput)
-    )
+    @endpoint("storage_get", Operation.PROJECT_READ, page=StorageOutput)
     def get(self, request: Request) -> Response:
         """Show how many bytes your projects use, by project and kind.
 
         The figures are those of the last measurement, which the platform repeats in the background.
         """
         projects = project_list_readable(access=self.access)
-        return page_response(request, projects, StorageOutput, prepare=_add_usages)
+        return self.page(projects, _add_usages)
 
 
 def _add_usages(page: list[Project]) -> None:
@@ -89,18 +72,14 @@ def _add_usages(page: list[Project]) -> None:
 
 
 class StorageJobsApi(ProjectApi):
-    @extend_schema(
-        operation_id="storage_job_list",
-        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
-        responses=page_serializer(StoredJobOutput),
-    )
+    @endpoint("storage_job_list", Operation.PROJECT_READ, page=StoredJobOutput, query=ProjectsQuery)
     def get(self, request: Request) -> Response:
         """List jobs by the space that they use, the largest first."""
-        return page_response(request, stored_jobs(project_ids=_readable(self, request)), StoredJobOutput)
+        return self.page(stored_jobs(project_ids=self.project_ids))
 
 
 class StoredJobApi(ProjectApi):
-    @extend_schema(operation_id="storage_job_get", responses=DeletionOutput)
+    @endpoint("storage_job_get", Operation.PROJECT_READ, DeletionOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """Show what of a job can be deleted separately.
 
@@ -111,33 +90,30 @@ class StoredJobApi(ProjectApi):
 
 
 class StorageUploadsApi(ProjectApi):
-    @extend_schema(
-        operation_id="storage_upload_list",
-        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
-        responses=page_serializer(StoredUploadOutput),
-    )
+    @endpoint("storage_upload_list", Operation.PROJECT_READ, page=StoredUploadOutput, query=ProjectsQuery)
     def get(self, request: Request) -> Response:
         """List uploads by the space that they use, the largest first."""
-        uploads = stored_uploads(project_ids=_readable(self, request))
-        return page_response(request, uploads, StoredUploadOutput, prepare=uploads_used_by)
+        uploads = stored_uploads(project_ids=self.project_ids)
+        return self.page(uploads, uploads_used_by)
+
+
+class PolicyQuery(ProjectQuery):
+    installation = FlagParameter(
+        "Use the installation's defaults instead of a project's policy.", default=False
+    )
 
 
 class StoragePolicyApi(ProjectApi):
-    @extend_schema(
-        operation_id="storage_policy_get", parameters=[PROJECT, INSTALLATION], responses=PolicyOutput
-    )
+    @endpoint("storage_policy_get", Operation.PROJECT_READ, PolicyOutput, query=PolicyQuery)
     def get(self, request: Request) -> Response:
         """Show the retention policy of a project, or with `installation` the defaults.
 
         Each setting has its value in force, its default and its bounds.
         """
-        return Response(_policy(_project(self, request)))
+        return Response(_policy(self._subject))
 
-    @extend_schema(
-        operation_id="storage_policy_edit",
-        parameters=[PROJECT, INSTALLATION],
-        request=PolicyInput,
-        responses=PolicyOutput,
+    @endpoint(
+        "storage_policy_edit", Operation.RETENTION_EDIT, PolicyOutput, query=PolicyQuery, request=PolicyInput
     )
     def patch(self, request: Request) -> Response:
         """Edit the retention policy of a project, or with `installation` the defaults.
@@ -145,27 +121,29 @@ class StoragePolicyApi(ProjectApi):
         Owners edit the policy of their project. Only operators edit the defaults and
         `ledger_exact_days`. `reset` names the settings that take their default again.
         """
-        project = _project(self, request, Operation.RETENTION_EDIT)
-        policy_check(self.access, project)
-        body = body_read(request, PolicyInput)
-        policy_edit(project=project, changes=body["settings"], reset=body["reset"], author=self.access.author)
+        project = self._subject
+        if project is None:
+            defaults_check(self.access)
+        changes, reset = self.body["settings"], self.body["reset"]
+        policy_edit(project=project, changes=changes, reset=reset, author=self.access.author)
         return Response(_policy(project))
+
+    @property
+    def _subject(self) -> Project | None:
+        """The project whose policy is meant; None for the installation."""
+        return None if self.query["installation"] else self.project
 
 
 class StoragePlanApi(ProjectApi):
-    @extend_schema(operation_id="storage_plan", parameters=[PROJECT], responses=DeletionOutput)
+    @endpoint("storage_plan", Operation.PROJECT_READ, DeletionOutput, query=ProjectQuery)
     def get(self, request: Request) -> Response:
         """Show the deletions that the retention policy of a project asks for now. Nothing is deleted."""
-        project = _project_named(self, request)
-        planned = policy_plan(project.id, now=database_now())
+        planned = policy_plan(self.project.id, now=database_now())
         return Response(_answer([JudgedDeletion(removal, "") for removal in planned], is_dry_run=True))
 
 
 class JobTrajectoriesApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_trajectories_export",
-        responses={(200, PARQUET): OpenApiTypes.BINARY},
-    )
+    @endpoint("job_trajectories_export", Operation.PROJECT_READ, {(200, PARQUET): OpenApiTypes.BINARY})
     def get(self, request: Request, job_id: UUID, table: str) -> StreamingHttpResponse:
         """Download the trajectories of a job as Parquet.
 
@@ -184,20 +162,13 @@ class JobTrajectoriesApi(ProjectApi):
 
 
 class StorageDeletionsApi(ProjectApi):
-    @extend_schema(
-        operation_id="storage_deletion_list",
-        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
-        responses=page_serializer(RemovalOutput),
-    )
+    @endpoint("storage_deletion_list", Operation.PROJECT_READ, page=RemovalOutput, query=ProjectsQuery)
     def get(self, request: Request) -> Response:
         """List deletions of the last 90 days and those in progress, newest first."""
-        return page_response(request, removal_list(project_ids=_readable(self, request)), RemovalOutput)
+        return self.page(removal_list(project_ids=self.project_ids))
 
-    @extend_schema(
-        operation_id="storage_delete",
-        parameters=[PROJECT],
-        request=DeletionInput,
-        responses=DeletionOutput,
+    @endpoint(
+        "storage_delete", Operation.DELETION_ASK, DeletionOutput, query=ProjectQuery, request=DeletionInput
     )
     def post(self, request: Request) -> Response:
         """Delete jobs, parts of jobs or uploads; with `dry_run`, only show what that would free.
@@ -206,8 +177,7 @@ class StorageDeletionsApi(ProjectApi):
         and `detail` names the first. Members delete what they created themselves, owners everything
         in the project.
         """
-        project = _project_named(self, request, Operation.DELETION_ASK)
-        body = body_read(request, DeletionInput)
+        project, body = self.project, self.body
         requests = [_deletion_request(item, index) for index, item in enumerate(body["items"])]
         if not body["dry_run"]:
             _owners_check(self, project, requests)
@@ -249,27 +219,6 @@ def _deletion_request(item: dict[str, Any], index: int) -> DeletionRequest:
         wanted = "is needed" if is_numbered else "must be left out unless `kind` is version or checkpoint"
         raise field_error(f"items.{index}.number", wanted)
     return DeletionRequest(kind, subject, item.get("number"))
-
-
-def _project_named(
-    api: ProjectApi, request: Request, operation: Operation = Operation.PROJECT_READ
-) -> Project:
-    return project_for(access=api.access, slug=request.query_params.get("project"), operation=operation)
-
-
-def _project(
-    api: ProjectApi, request: Request, operation: Operation = Operation.PROJECT_READ
-) -> Project | None:
-    """Return the project that is named; None for the installation."""
-    if query_boolean(request, "installation"):
-        return None
-    return _project_named(api, request, operation)
-
-
-def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:
-    """Return the id of the named project, or the ids of all that the caller can read."""
-    is_named = "project" in request.query_params
-    return [_project_named(api, request).id] if is_named else api.access.readable
 
 
 def _policy(project: Project | None) -> dict[str, Any]:

@@ -1,25 +1,24 @@
 """The metrics of a job over REST."""
 
+from enum import StrEnum
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.http.pages import query_integer
+from seamlessflow.control_plane.common.http.query import IntegerParameter, Query, TextParameter, WordParameter
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
 from seamlessflow.control_plane.telemetry.selectors.metrics import Steps, metric_buckets, metric_points
 from seamlessflow.control_plane.telemetry.services.points import MAX_STEP
+from seamlessflow.core.access.operations import Operation
 
 DEFAULT_BUCKETS = 500
 MAX_BUCKETS = 5_000
 DEFAULT_POINTS = 10_000
 MAX_POINTS = 50_000
-BUCKETS, EXACT = "buckets", "exact"
 
 
 class MetricColumnsOutput(serializers.Serializer):
@@ -56,35 +55,43 @@ class MetricsOutput(serializers.Serializer):
     )
 
 
-class JobMetricsApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_metrics",
-        parameters=[
-            OpenApiParameter("names", description="Names of metrics, separated by commas. Default: all."),
-            OpenApiParameter("from", OpenApiTypes.INT, description="First step. Default: 0."),
-            OpenApiParameter("to", OpenApiTypes.INT, description="Last step. Default: the newest."),
-            OpenApiParameter(
-                "points",
-                enum=[BUCKETS, EXACT],
-                description=f"How to return the points. Default: `{BUCKETS}`.",
-            ),
-            OpenApiParameter(
-                "buckets",
-                OpenApiTypes.INT,
-                description=f"Maximum number of rows per metric, 1 to {MAX_BUCKETS}. Default: {DEFAULT_BUCKETS}.",
-            ),
-            OpenApiParameter(
-                "limit",
-                OpenApiTypes.INT,
-                description=(
-                    f"With `points=exact`: maximum number of points per page, 1 to {MAX_POINTS}. Default: "
-                    f"{DEFAULT_POINTS}."
-                ),
-            ),
-            OpenApiParameter("cursor", description="With `points=exact`: the `next` of the previous page."),
-        ],
-        responses=MetricsOutput,
+class PointForm(StrEnum):
+    BUCKETS = "buckets"
+    EXACT = "exact"
+
+
+class MetricsQuery(Query):
+    """Two names of REST, `from` and `to`, are `first` and `last` here: one of them is a word of Python."""
+
+    names = TextParameter("Names of metrics, separated by commas. Default: all.", default="")
+    first = IntegerParameter("First step. Default: 0.", default=0)
+    last = IntegerParameter("Last step. Default: the newest.")
+    points = WordParameter(
+        f"How to return the points. Default: `{PointForm.BUCKETS}`.",
+        words=PointForm,
+        default=PointForm.BUCKETS,
     )
+    buckets = IntegerParameter(
+        f"Maximum number of rows per metric, 1 to {MAX_BUCKETS}. Default: {DEFAULT_BUCKETS}.",
+        least=1,
+        most=MAX_BUCKETS,
+        default=DEFAULT_BUCKETS,
+    )
+    limit = IntegerParameter(
+        f"With `points=exact`: maximum number of points per page, 1 to {MAX_POINTS}. Default: {DEFAULT_POINTS}.",
+        least=1,
+        most=MAX_POINTS,
+        default=DEFAULT_POINTS,
+    )
+    cursor = TextParameter("With `points=exact`: the `next` of the previous page.", default="")
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields = super().get_fields()
+        return {"from": fields.pop("first"), "to": fields.pop("last"), **fields}
+
+
+class JobMetricsApi(ProjectApi):
+    @endpoint("job_metrics", Operation.PROJECT_READ, MetricsOutput, query=MetricsQuery)
     def get(self, request: Request, job_id: UUID) -> Response:
         """Read the metrics of a job.
 
@@ -93,19 +100,15 @@ class JobMetricsApi(ProjectApi):
         metric is always its newest point.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
-        query = request.query_params
-        names = [name for name in query.get("names", "").split(",") if name]
-        steps = _steps(request)
-        num_buckets = query_integer(
-            request, "buckets", default=DEFAULT_BUCKETS, minimum=1, maximum=MAX_BUCKETS
-        )
-        limit = query_integer(request, "limit", default=DEFAULT_POINTS, minimum=1, maximum=MAX_POINTS)
-        if _is_exact(request):
+        query = self.query
+        names = [name for name in query["names"].split(",") if name]
+        steps = _steps(query["from"], query["to"])
+        if query["points"] is PointForm.EXACT:
             series = metric_points(
-                job=job, names=names, steps=steps, limit=limit, cursor=query.get("cursor", "")
+                job=job, names=names, steps=steps, limit=query["limit"], cursor=query["cursor"]
             )
         else:
-            series = metric_buckets(job=job, names=names, steps=steps, num_buckets=num_buckets)
+            series = metric_buckets(job=job, names=names, steps=steps, num_buckets=query["buckets"])
         return Response(
             {
                 "first_step": series.first_step,
@@ -118,16 +121,8 @@ class JobMetricsApi(ProjectApi):
         )
 
 
-def _is_exact(request: Request) -> bool:
-    value = request.query_params.get("points", BUCKETS)
-    if value not in (BUCKETS, EXACT):
-        raise field_error("points", f"{value!r} is not accepted; accepted: {BUCKETS}, {EXACT}")
-    return bool(value == EXACT)
-
-
-def _steps(request: Request) -> Steps:
-    first = query_integer(request, "from", default=0, maximum=MAX_STEP)
-    last = query_integer(request, "to", default=MAX_STEP, maximum=MAX_STEP)
+def _steps(first: int, last: int | None) -> Steps:
+    last = MAX_STEP if last is None else last
     if first > last:
         raise field_error("from", f"{first} is not accepted; accepted: at most `to`, which is {last}")
     return Steps(first, last)

@@ -3,32 +3,27 @@
 from http import HTTPStatus
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.common.http.pages import query_integer
+from seamlessflow.control_plane.common.http.query import IntegerParameter, Query
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.telemetry.apis.serializers import SessionLogOutput
 from seamlessflow.control_plane.telemetry.selectors.logs import session_log_read
 from seamlessflow.control_plane.trajectories.selectors.sessions import session_get_visible
+from seamlessflow.core.access.operations import Operation
+
+
+class SessionLogQuery(Query):
+    offset = IntegerParameter(
+        "First byte to read, counted from the first one printed. Default: 0.", default=0
+    )
 
 
 class SessionLogsApi(ProjectApi):
-    @extend_schema(
-        operation_id="session_logs",
-        parameters=[
-            OpenApiParameter(
-                "offset",
-                OpenApiTypes.INT,
-                description="First byte to read, counted from the first one printed. Default: 0.",
-            ),
-        ],
-        responses=SessionLogOutput,
-    )
+    @endpoint("session_logs", Operation.PROJECT_READ, SessionLogOutput, query=SessionLogQuery)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Read a part of what a session printed: its program's standard output and errors.
 
@@ -37,8 +32,7 @@ class SessionLogsApi(ProjectApi):
         """
         session = session_get_visible(access=self.access, session_id=session_id)
         _check(session.job)
-        offset = query_integer(request, "offset", default=0)
-        return Response(SessionLogOutput(session_log_read(session_id=session.id, offset=offset)).data)
+        return Response(SessionLogOutput(session_log_read(session_id=session.id, **self.query)).data)
 
 
 def _check(job: Job) -> None:

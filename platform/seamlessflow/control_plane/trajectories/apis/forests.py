@@ -10,13 +10,14 @@ from uuid import UUID
 import numpy as np
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.files.artifacts import recorded_pin
+from seamlessflow.control_plane.common.http.query import IntegerParameter, Query, TextParameter
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
 from seamlessflow.control_plane.trajectories.apis.binary import binary_encode, binary_response
 from seamlessflow.control_plane.trajectories.apis.serializers import NodeOutput
@@ -36,26 +37,32 @@ from seamlessflow.control_plane.trajectories.selectors.sessions import (
     session_node,
 )
 from seamlessflow.control_plane.trajectories.selectors.vocabulary import VocabularyUnreadable, vocabulary_read
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.artifacts.store import ArtifactMissing
 
 MAX_INT4 = 2**31 - 1
-_BYTES = OpenApiResponse(OpenApiTypes.BINARY, description="JSON header and packed little-endian arrays.")
+_ARRAYS = OpenApiResponse(OpenApiTypes.BINARY, description="JSON header and packed little-endian arrays.")
+_BYTES = {(HTTPStatus.OK, "application/octet-stream"): _ARRAYS}
+
+
+class ForestQuery(Query):
+    session = TextParameter("The session of the group to begin with.")
+    node = IntegerParameter("The node of this session to begin with.", most=MAX_INT4, default=0)
+    limit = IntegerParameter(
+        f"Number of nodes to return, at most {MAX_PAGE_NODES}.",
+        least=1,
+        most=MAX_PAGE_NODES,
+        default=MAX_PAGE_NODES,
+    )
 
 
 class GroupForestApi(ProjectApi):
-    @extend_schema(
-        operation_id="group_forest",
-        parameters=[
-            OpenApiParameter(
-                "session", OpenApiTypes.STR, description="The session of the group to begin with."
-            ),
-            OpenApiParameter("node", OpenApiTypes.INT, description="The node of this session to begin with."),
-            OpenApiParameter(
-                "limit", OpenApiTypes.INT, description=f"Number of nodes to return, at most {MAX_PAGE_NODES}."
-            ),
-        ],
-        responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
+    @endpoint(
+        "group_forest",
+        Operation.PROJECT_READ,
+        _BYTES,
+        query=ForestQuery,
     )
     def get(self, request: Request, group_id: UUID) -> HttpResponse:
         """Read the trees of a rollout group as binary columns.
@@ -68,9 +75,8 @@ class GroupForestApi(ProjectApi):
         group = group_get_visible(access=self.access, group_id=group_id)
         nodes_check(group.job)
         sessions = forest_sessions([group])[group.id]
-        first = _first_session(sessions, request.query_params.get("session"))
-        limit = _number(request, "limit", default=MAX_PAGE_NODES, least=1, most=MAX_PAGE_NODES)
-        page = forest_page(sessions, start=(first, _number(request, "node")), limit=limit)
+        first = _first_session(sessions, self.query["session"])
+        page = forest_page(sessions, start=(first, self.query["node"]), limit=self.query["limit"])
         following = page.next and {"session": sessions[page.next[0]].row["id"], "node": page.next[1]}
         header = {
             "group": show_id(IdKind.GROUP, group.id),
@@ -87,21 +93,24 @@ class GroupForestApi(ProjectApi):
 
 
 class SessionNodeApi(ProjectApi):
-    @extend_schema(operation_id="session_node", responses=NodeOutput)
+    @endpoint("session_node", Operation.PROJECT_READ, NodeOutput)
     def get(self, request: Request, session_id: UUID, index: int) -> Response:
         """Show one node of a session: its messages, its policy versions and how it was sampled."""
         session = session_get_visible(access=self.access, session_id=session_id)
         return Response(NodeOutput(session_node(session=session, index=min(index, MAX_INT4))).data)
 
 
+class TokensQuery(Query):
+    node = IntegerParameter("The node to begin with.", most=MAX_INT4, default=0)
+    start = IntegerParameter("The token of this node to begin with.", most=MAX_INT4, default=0)
+
+
 class SessionTokensApi(ProjectApi):
-    @extend_schema(
-        operation_id="session_tokens",
-        parameters=[
-            OpenApiParameter("node", OpenApiTypes.INT, description="The node to begin with."),
-            OpenApiParameter("start", OpenApiTypes.INT, description="The token of this node to begin with."),
-        ],
-        responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
+    @endpoint(
+        "session_tokens",
+        Operation.PROJECT_READ,
+        _BYTES,
+        query=TokensQuery,
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
         """Read the tokens and logprobs of consecutive nodes of a session as binary arrays.
@@ -112,7 +121,7 @@ class SessionTokensApi(ProjectApi):
         """
         session = session_get_visible(access=self.access, session_id=session_id)
         nodes_check(session.job)
-        page = session_tokens(session=session, node=_number(request, "node"), start=_number(request, "start"))
+        page = session_tokens(session=session, **self.query)
         header = {"parts": page.parts, "next": page.next, "arrays": ["token_ids:int32", "logprobs:float32"]}
         body = binary_encode(header, [page.token_ids, page.logprobs])
         # An open session may get further nodes, so only a page with a successor never changes.
@@ -120,9 +129,7 @@ class SessionTokensApi(ProjectApi):
 
 
 class JobVocabularyApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_vocabulary", responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES}
-    )
+    @endpoint("job_vocabulary", Operation.PROJECT_READ, _BYTES)
     def get(self, request: Request, job_id: UUID) -> HttpResponse:
         """Read the bytes of every token of a job's tokenizer.
 
@@ -151,17 +158,3 @@ def _first_session(sessions: list[ForestSession], shown: str | None) -> int:
         if session.row["id"] == shown:
             return index
     raise field_error("session", f"{shown!r} is not a session of this group")
-
-
-def _number(request: Request, name: str, *, default: int = 0, least: int = 0, most: int = MAX_INT4) -> int:
-    given = request.query_params.get(name)
-    if given is None:
-        return default
-    if (
-        not given.isascii()
-        or not given.isdecimal()
-        or not least <= int(given[:12]) <= most
-        or len(given) > 10
-    ):
-        raise field_error(name, f"{given!r} is not accepted; accepted: a whole number from {least} to {most}")
-    return int(given)

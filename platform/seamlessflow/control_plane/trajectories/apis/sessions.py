@@ -4,19 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.accounts.apis.base import ProjectApi
-from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.http.pages import (
-    PAGE_PARAMETERS,
-    page_response,
-    page_serializer,
-    query_integer,
-)
+from seamlessflow.control_plane.accounts.apis.base import ProjectApi, endpoint
+from seamlessflow.control_plane.common.http.pages import PageQuery
+from seamlessflow.control_plane.common.http.query import FlagParameter, IntegerParameter, Query, WordParameter
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors.jobs import job_get_visible
 from seamlessflow.control_plane.trajectories.apis.serializers import (
@@ -41,26 +34,22 @@ from seamlessflow.control_plane.trajectories.selectors.sessions import (
     session_get_visible,
     session_nodes,
 )
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.types.ids import IdKind, show_id
 
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+MAX_INT4 = 2**31 - 1
+
+
+class GroupsQuery(PageQuery):
+    state = WordParameter("Only groups in this state.", words=GroupState)
+    evaluation = IntegerParameter(
+        "Only the groups that evaluate this version. Without it: the groups that train."
+    )
 
 
 class JobGroupListApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_group_list",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter("state", enum=list(GroupState), description="Only groups in this state."),
-            OpenApiParameter(
-                "evaluation",
-                OpenApiTypes.INT,
-                description="Only the groups that evaluate this version. Without it: the groups that train.",
-            ),
-        ],
-        responses=page_serializer(GroupOutput),
-    )
+    @endpoint("job_group_list", Operation.PROJECT_READ, page=GroupOutput, query=GroupsQuery)
     def get(self, request: Request, job_id: UUID) -> Response:
         """List the rollout groups of a job, newest first.
 
@@ -68,29 +57,20 @@ class JobGroupListApi(ProjectApi):
         version.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
-        state = request.query_params.get("state")
-        if state is not None and state not in set(map(str, GroupState)):
-            raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(GroupState)}")
-        evaluation = (
-            query_integer(request, "evaluation", default=0) if "evaluation" in request.query_params else None
-        )
-        return page_response(request, group_list(job=job, state=state, evaluation=evaluation), GroupOutput)
+        groups = group_list(job=job, state=self.query["state"], evaluation=self.query["evaluation"])
+        return self.page(groups)
 
 
 class JobEvaluationListApi(ProjectApi):
-    @extend_schema(
-        operation_id="job_evaluation_list",
-        parameters=PAGE_PARAMETERS,
-        responses=page_serializer(EvaluationOutput),
-    )
+    @endpoint("job_evaluation_list", Operation.PROJECT_READ, page=EvaluationOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """List the evaluations of a job on its held-out tasks, one for each version measured."""
         job = job_get_visible(access=self.access, job_id=job_id)
-        return page_response(request, evaluation_list(job=job), EvaluationOutput)
+        return self.page(evaluation_list(job=job))
 
 
 class GroupDetailApi(ProjectApi):
-    @extend_schema(operation_id="group_get", responses=GroupDetailOutput)
+    @endpoint("group_get", Operation.PROJECT_READ, GroupDetailOutput)
     def get(self, request: Request, group_id: UUID) -> Response:
         """Show a rollout group: its task and its sessions with their rewards."""
         group = group_get_visible(access=self.access, group_id=group_id)
@@ -105,26 +85,24 @@ class GroupDetailApi(ProjectApi):
         return Response(dict(GroupOutput(group).data) | detail)
 
 
+class SessionQuery(Query):
+    tokens = FlagParameter("Add token ids and logprobs.", default=False)
+    from_node = IntegerParameter("Index of the first node to return; by default 0.", most=MAX_INT4, default=0)
+
+
 class SessionDetailApi(ProjectApi):
-    @extend_schema(
-        operation_id="session_get",
-        parameters=[
-            OpenApiParameter("tokens", OpenApiTypes.BOOL, description="Add token ids and logprobs."),
-            OpenApiParameter(
-                "from_node", OpenApiTypes.INT, description="Index of the first node to return; by default 0."
-            ),
-        ],
-        responses=SessionDetailOutput,
-    )
+    @endpoint("session_get", Operation.PROJECT_READ, SessionDetailOutput, query=SessionQuery)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Show a session with its turns as nodes of a tree.
 
         Long sessions are truncated: `next_node` is the `from_node` of the next page.
         """
         session = session_get_visible(access=self.access, session_id=session_id)
-        first = query_integer(request, "from_node", default=0, maximum=2**31 - 1)
         nodes = session_nodes(
-            session=session, with_tokens=_flag(request, "tokens"), first=first, limit=MAX_NODES + 1
+            session=session,
+            with_tokens=self.query["tokens"],
+            first=self.query["from_node"],
+            limit=MAX_NODES + 1,
         )
         page = nodes[:MAX_NODES]
         detail = {
@@ -137,7 +115,7 @@ class SessionDetailApi(ProjectApi):
 
 
 class JobAuditApi(ProjectApi):
-    @extend_schema(operation_id="job_audit", responses=AuditOutput)
+    @endpoint("job_audit", Operation.PROJECT_READ, AuditOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         """Check whether a job's records are complete.
 
@@ -150,10 +128,3 @@ class JobAuditApi(ProjectApi):
 
 def _context(sessions: Sequence[Session], job: Job) -> dict[str, Any]:
     return {"joins": session_joins_get(sessions, job=job), "last_lines": last_lines_get(sessions)}
-
-
-def _flag(request: Request, name: str) -> bool:
-    value = request.query_params.get(name, "false").lower()
-    if value not in _TRUTH:
-        raise field_error(name, f"{value!r} is not accepted; accepted: true, false")
-    return _TRUTH[value]
