@@ -21,10 +21,10 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.explain.dry_run import obeyed
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from tests.benchmarks.report import Bound, Goal, Measured, Quantity, Row
 from tests.benchmarks.web_world import web_world
 from tests.fixtures.repository import ROOT

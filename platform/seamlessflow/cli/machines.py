@@ -9,7 +9,7 @@ import click
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
-from seamlessflow.core.types.machine_costs import ORDINARY_COST
+from seamlessflow.core.types.desired_state import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 
 Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # maps a machine to the changes to make

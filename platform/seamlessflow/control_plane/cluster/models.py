@@ -17,8 +17,8 @@ from seamlessflow.core.scheduling.heartbeats import (
     SHORTEST_INTERVAL_S,
     unheard_limit_s,
 )
+from seamlessflow.core.types.desired_state import ORDINARY_COST
 from seamlessflow.core.types.limits import MachineName, PoolName, Tag, limits_of
-from seamlessflow.core.types.machine_costs import ORDINARY_COST
 from seamlessflow.core.types.pools import OPEN_POOL
 
 

@@ -17,7 +17,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import NextPhase
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
 from seamlessflow.core.sizing.job_needs import DeviceMemory, JobNeeds
-from seamlessflow.core.types.machine_costs import ORDINARY_COST
+from seamlessflow.core.types.desired_state import DesiredState
 from seamlessflow.core.types.tags import Role
 
 NO_PROJECT = UUID(int=0)
@@ -115,20 +115,15 @@ class QuarantineView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineView:
+class MachineView(DesiredState):
     """A machine and its live phases: at most one that rolls out or trains (`phase`), and agent phases of different jobs
     (`agents`, ordered by job). `unheard_s`: the time since its last heartbeat; `unheard_limit_s`: how long that may be;
     `judged_fence`: failures of phases up to this fence are judged and say nothing any more."""
 
     id: UUID
     name: str
-    tags: frozenset[str]
     labels: frozenset[str] = frozenset()  # reported properties of its hardware, matched like tags
     is_healthy: bool = True
-    is_cordoned: bool = False
-    is_draining: bool = False
-    pool: str = "default"
-    cost: float = ORDINARY_COST  # its number in shares
     unheard_s: float = field(default=0.0, compare=False)
     unheard_limit_s: float = field(default=HEARTBEAT_LIMIT_S, compare=False)
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet

@@ -9,7 +9,7 @@ from django.test import Client
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.common.models import Event
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 from tests.fixtures.control_plane import Cast, worker_make
 
 URL = "/admin/cluster/machine/"

@@ -12,7 +12,7 @@ from seamlessflow.control_plane.live import selectors
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, group_make, phase_make, worker_make
 

@@ -24,7 +24,7 @@ from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.cluster.services.machines import machine_edit
 from seamlessflow.control_plane.worker_protocol import authentication as worker_auth
 from seamlessflow.core.protocol.worker import Heartbeat, Join, Joined
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 from tests.fixtures.control_plane import worker_post
 
 JOIN_TOKEN = "join-" + "0123456789abcdef" * 3

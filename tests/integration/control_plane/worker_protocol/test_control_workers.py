@@ -33,8 +33,8 @@ from seamlessflow.core.protocol.worker import (
     PublicationReply,
     WeightsArrival,
 )
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.sizing.job_needs import device_memory
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role

@@ -10,7 +10,6 @@ from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, PhaseState
 from seamlessflow.core.scheduling.decisions import AdmitMachine, DrainPhase, Lease, QuarantineMachine
 from seamlessflow.core.scheduling.eligibility import lease_rejection
 from seamlessflow.core.scheduling.explain.dry_run import dry_run
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.scheduling.explain.preview import Impact, preview
 from seamlessflow.core.scheduling.explain.queue import Queue, Until
 from seamlessflow.core.scheduling.passes.demand import agents_for
@@ -23,6 +22,7 @@ from seamlessflow.core.scheduling.snapshot import (
     QuarantineView,
     Snapshot,
 )
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 
 JOBS = [

@@ -11,11 +11,11 @@ from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, LeaseGang, Plan
 from seamlessflow.core.scheduling.explain.dry_run import dry_run
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
 from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.passes.gangs import GATHER_LIMIT_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 
 JOB, OTHER, GANG = UUID(int=1), UUID(int=2), UUID(int=9)

@@ -13,11 +13,12 @@ from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
 from seamlessflow.core.scheduling.explain.dry_run import dry_run
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.edits import snapshot_edited
 from seamlessflow.core.scheduling.explain.preview import Impact, Preview, _with_demand, preview
 from seamlessflow.core.scheduling.explain.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import machine_edits, snapshots
 

@@ -28,7 +28,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.eligibility import lease_rejection, may_be_tried
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.explain.edits import machine_edited
 from seamlessflow.core.scheduling.explain.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import (
@@ -39,6 +39,7 @@ from seamlessflow.core.scheduling.snapshot import (
     PhaseView,
     Snapshot,
 )
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import JOBS, snapshots
 

@@ -10,7 +10,7 @@ from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import MoveJob
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.edits import snapshot_edited
 from seamlessflow.core.scheduling.explain.queue import Lack, Queue, QueueEntry, Until
 from seamlessflow.core.scheduling.explain.queue_text import (
     holder_sentence,
@@ -29,6 +29,7 @@ from seamlessflow.core.scheduling.explain.unblocks import (
 from seamlessflow.core.scheduling.job_ends import ending_of
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import snapshots
 

@@ -17,7 +17,7 @@ from seamlessflow.control_plane.common.http.fields import (
 )
 from seamlessflow.control_plane.telemetry.apis.serializers import SessionLogOutput
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.limits import Cost, MachineName, PoolName, Tag

@@ -4,7 +4,6 @@ Invariants: one host speaks for a machine; each edit bumps `generation` (the ETa
 leaves an event.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
@@ -20,12 +19,10 @@ from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found, stale
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
-from seamlessflow.core.scheduling.explain.edits import InvalidEdit, MachineEdit
 from seamlessflow.core.scheduling.heartbeats import HEARTBEAT_LIMIT_S
+from seamlessflow.core.types.desired_state import InvalidEdit, MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.limits import MachineName, limits_of
-
-_NAME = re.compile(limits_of(MachineName).pattern or "")
 
 
 @transaction.atomic
@@ -68,11 +65,8 @@ def _tokens_end(machine: Machine, author: str) -> None:
 
 def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Machine, bool]:
     """Return the machine of this name, and whether it is new."""
-    if not _NAME.fullmatch(name):
-        raise field_error(
-            "name",
-            f"{name!r} is not accepted; accepted: 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends",
-        )
+    if refusal := limits_of(MachineName).refusal(name):
+        raise field_error("name", refusal)
     machine, is_new = Machine.objects.get_or_create(name=name, defaults=edit_check(MachineEdit(tags=tags)))
     if is_new:
         _edit_record(machine, kind="machine.registered", reason="registered", author=author)
@@ -107,7 +101,7 @@ def machine_edit(
 ) -> Machine:
     """Apply an edit. One that changes nothing neither bumps the generation nor records an event.
 
-    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag, pool or cost, or no reason.
+    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a refused value or no reason.
     """
     if not reason.strip():
         raise field_error("reason", "is missing; say why the machine is edited")

@@ -22,7 +22,7 @@ from seamlessflow.control_plane.cluster.services.machines import machines_edit
 from seamlessflow.control_plane.common.admin.pages import author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.scheduling.selectors.previews import MachinesPreview, machines_preview
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.limits import Reason, limits_of
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 

@@ -19,7 +19,7 @@ from seamlessflow.control_plane.common.admin.pages import KeptAdmin, author_of
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.scheduling.admin.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
-from seamlessflow.core.scheduling.explain.edits import InvalidEdit, MachineEdit
+from seamlessflow.core.types.desired_state import InvalidEdit, MachineEdit
 from seamlessflow.core.types.limits import Reason, limits_of
 from seamlessflow.core.types.machine_health import MachineHealth
 

@@ -21,7 +21,7 @@ from seamlessflow.control_plane.scheduling.apis.serializers import (
 from seamlessflow.control_plane.scheduling.selectors.previews import machines_preview
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
 from seamlessflow.core.access.operations import Operation
-from seamlessflow.core.scheduling.explain.edits import MachineEdit
+from seamlessflow.core.types.desired_state import MachineEdit
 
 
 class _PreviewApi(ProjectApi):

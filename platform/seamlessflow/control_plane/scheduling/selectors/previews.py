@@ -14,11 +14,11 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.explain.edits import machine_edited
 from seamlessflow.core.scheduling.explain.preview import JobImpact, PhaseImpact, preview
 from seamlessflow.core.scheduling.explain.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.snapshot import MachineView
-from seamlessflow.core.types.machine_costs import ORDINARY_COST
+from seamlessflow.core.types.desired_state import ORDINARY_COST, MachineEdit
 from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
 from seamlessflow.runtime.sql import statements

@@ -18,9 +18,10 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Plan
 from seamlessflow.core.scheduling.eligibility import LEASE_FILTERS, first_rejection
 from seamlessflow.core.scheduling.explain.dry_run import DryRun, dry_run
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.edits import snapshot_edited
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.tags import Role
 
 

@@ -23,7 +23,7 @@ from seamlessflow.core.scheduling.eligibility import (
     lacks_engine,
     passing_rejection,
 )
-from seamlessflow.core.scheduling.explain.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.explain.edits import snapshot_edited
 from seamlessflow.core.scheduling.explain.queue import (
     Lack,
     Queue,
@@ -37,6 +37,7 @@ from seamlessflow.core.scheduling.passes.rotation import OVERDUE_S, QUANTUM_S
 from seamlessflow.core.scheduling.plan import FleetPlan
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.types.desired_state import MachineEdit
 from seamlessflow.core.types.labels import is_label
 from seamlessflow.core.types.limits import Priority, limits_of
 from seamlessflow.core.types.tags import ROLE_TAGS, Role

@@ -15,7 +15,7 @@ from uuid import UUID
 from seamlessflow.core.scheduling.eligibility import FIT_FILTERS, first_rejection, may_be_tried
 from seamlessflow.core.scheduling.passes.agent_slots import SlotFleet
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Owner, PhaseView, Snapshot
-from seamlessflow.core.types.machine_costs import ORDINARY_COST
+from seamlessflow.core.types.desired_state import ORDINARY_COST
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, ROLE_TAGS, Role
 
 Classes = tuple[int, ...]
