@@ -88,7 +88,9 @@ class MachineDetailApi(ProjectApi):
         request=MachineEditInput,
     )
     def patch(self, request: Request, machine_id: UUID) -> Response:
-        """Edit the tags, the pool or the cost of a machine, cordon it or drain it. For operators only.
+        """Edit the desired state of a machine. For operators only.
+
+        Draining a machine cordons it as well.
 
         `If-Match` has the generation that the edit is based on. Without it the request is refused
         (428); if the machine was edited in the meantime, it is refused as well (412). A

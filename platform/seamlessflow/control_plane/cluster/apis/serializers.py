@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from rest_framework import serializers
 
 from seamlessflow.control_plane.cluster.selectors import health_of, phases_ranked
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.http.fields import (
-    LimitedFloat,
+    LIMITED,
     LimitedText,
     ReasonField,
     ShownIdField,
@@ -17,10 +17,10 @@ from seamlessflow.control_plane.common.http.fields import (
 )
 from seamlessflow.control_plane.telemetry.apis.serializers import SessionLogOutput
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.types.desired_state import MachineEdit
+from seamlessflow.core.types.desired_state import KINDS, MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
-from seamlessflow.core.types.limits import Cost, MachineName, PoolName, Tag
+from seamlessflow.core.types.limits import MachineName, Tag, limits_of
 from seamlessflow.core.types.machine_health import MachineHealth
 from seamlessflow.core.types.tags import Role
 
@@ -60,19 +60,37 @@ class MachineQuarantineOutput(serializers.Serializer):
     is_on_trial = serializers.BooleanField(help_text="Whether a phase is trying the machine out.")
 
 
-class MachineOutput(serializers.Serializer):
+def _desired_fields(**options: Any) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    """Return a field for each one of a machine's desired state."""
+    return {name: _field_of(kind, **options) for name, kind in KINDS.items()}
+
+
+def _field_of(kind: Any, **options: Any) -> serializers.Field[Any, Any, Any, Any]:
+    if get_origin(kind) is frozenset:
+        return TagsField(child=LimitedText(Tag), **options)
+    python_type = get_args(kind)[0]
+    named = options | {"help_text": limits_of(kind).help}
+    return serializers.BooleanField(**named) if python_type is bool else LIMITED[python_type](kind, **named)
+
+
+class TagsField(serializers.ListField):
+    def to_representation(self, data: Any) -> list[str]:
+        return sorted(super().to_representation(data))
+
+
+class DesiredOutput(serializers.Serializer):
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **_desired_fields()}
+
+
+class MachineOutput(DesiredOutput):
     id = ShownIdField(IdKind.MACHINE)
     name = serializers.CharField()
-    tags = serializers.ListField(child=serializers.CharField())
     labels = serializers.SerializerMethodField(
         help_text="Its hardware, as the machine reports it: `gpu=h100`, `gpus=8`, `host=node-7`. Placement matches "
         "labels like tags; they cannot be edited."
     )
-    pool = serializers.CharField()
-    cost = serializers.FloatField(help_text="The machine's value in shares; an ordinary one counts 1.")
     generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
-    is_cordoned = serializers.BooleanField()
-    is_draining = serializers.BooleanField()
     is_up = serializers.SerializerMethodField(help_text="Whether its supervisor sends heartbeats.")
     health = serializers.SerializerMethodField(help_text="How the machine is, in one word.")
     reason = serializers.CharField()
@@ -122,17 +140,8 @@ class MachineOutput(serializers.Serializer):
 class DesiredInput(serializers.Serializer):
     """The fields that an edit sets; one that is left out stays as it is."""
 
-    tags = serializers.ListField(child=LimitedText(Tag), required=False)
-    is_cordoned = serializers.BooleanField(required=False)
-    is_draining = serializers.BooleanField(
-        required=False, help_text="If true, the machine is cordoned as well."
-    )
-    pool = LimitedText(
-        PoolName, required=False, help_text="Only projects with a grant of the pool may use its machines."
-    )
-    cost = LimitedFloat(
-        Cost, required=False, help_text="The machine's value in shares. An ordinary one counts 1."
-    )
+    def get_fields(self) -> dict[str, Any]:
+        return {**_desired_fields(required=False), **super().get_fields()}
 
     @staticmethod
     def edit(body: Mapping[str, Any]) -> MachineEdit:

@@ -71,6 +71,9 @@ class LimitedFloat(serializers.FloatField):
         return _within(self.limits, number)
 
 
+LIMITED = {str: LimitedText, int: LimitedInteger, float: LimitedFloat}
+
+
 def _within(limits: Limits[Any], number: Number) -> Number:
     """Return the number. Raises ValidationError, which names the accepted values."""
     if refusal := limits.refusal(number):

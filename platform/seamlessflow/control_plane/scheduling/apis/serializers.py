@@ -1,10 +1,8 @@
 """The shapes of dry runs in the API."""
 
-from typing import Any
-
 from rest_framework import serializers
 
-from seamlessflow.control_plane.cluster.apis.serializers import DesiredInput
+from seamlessflow.control_plane.cluster.apis.serializers import DesiredInput, DesiredOutput
 from seamlessflow.control_plane.common.http.fields import ReasonField, ShownIdField, WordField
 from seamlessflow.control_plane.scheduling.selectors.previews import ShownJobImpact, ShownPhaseImpact
 from seamlessflow.core.lifecycle.phases import PhaseState
@@ -23,17 +21,6 @@ class OneMachinePreviewInput(MachinePreviewInput):
 
 class MachinesPreviewInput(serializers.Serializer):
     edits = serializers.ListField(child=OneMachinePreviewInput(), allow_empty=False, max_length=500)
-
-
-class DesiredOutput(serializers.Serializer):
-    tags = serializers.SerializerMethodField()
-    is_cordoned = serializers.BooleanField()
-    is_draining = serializers.BooleanField()
-    pool = serializers.CharField()
-    cost = serializers.FloatField()
-
-    def get_tags(self, machine: Any) -> list[str]:
-        return sorted(machine.tags)
 
 
 class EditedMachineOutput(serializers.Serializer):
