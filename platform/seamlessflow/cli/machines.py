@@ -2,15 +2,15 @@
 `--dry-run` first."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
-from seamlessflow.core.types.desired_state import ORDINARY_COST
-from seamlessflow.core.types.pools import OPEN_POOL
+from seamlessflow.core.types.desired_state import KINDS, SETTINGS, DesiredState, desired_text
+from seamlessflow.core.types.limits import limits_of
 
 Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # maps a machine to the changes to make
 Command = Callable[..., None]
@@ -102,28 +102,21 @@ def machines_tag(
     _edit(names, changes, **options)
 
 
-@machines.command("pool")
-@_edit_options
-@click.option(
-    "--to", "pool", required=True, help="Pool to move them to; `default` is open unless it is granted."
-)
-def machines_pool(names: tuple[str, ...], pool: str, **options: Any) -> None:
-    """Move machines to a pool; only projects with a grant of it may use them."""
-    _edit(names, lambda machine: {"pool": pool}, **options)
+def _set_command(name: str) -> click.Command:
+    kind = KINDS[name]
+    text = f"Set the {name} of machines. {limits_of(kind).help}"
+
+    @click.command(name, help=text)
+    @_edit_options
+    @click.option("--to", "value", required=True, type=get_args(kind)[0], help=f"The new {name}.")
+    def command(names: tuple[str, ...], value: object, **options: Any) -> None:
+        _edit(names, lambda machine: {name: value}, **options)
+
+    return command
 
 
-@machines.command("cost")
-@_edit_options
-@click.option(
-    "--to",
-    "cost",
-    required=True,
-    type=float,
-    help="Cost of each of them in projects' shares: 1 for an ordinary machine, 2 for one worth two of them.",
-)
-def machines_cost(names: tuple[str, ...], cost: float, **options: Any) -> None:
-    """Set the cost of machines in projects' shares."""
-    _edit(names, lambda machine: {"cost": cost}, **options)
+for _name in SETTINGS:
+    machines.add_command(_set_command(_name))
 
 
 def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
@@ -207,10 +200,7 @@ def _tags_of(given: tuple[str, ...]) -> set[str]:
 
 
 def _desired(machine: Mapping[str, Any]) -> str:
-    marks = " draining" if machine["is_draining"] else " cordoned" if machine["is_cordoned"] else ""
-    where = "" if machine["pool"] == OPEN_POOL else f" in the pool {machine['pool']}"
-    counted = "" if machine["cost"] == ORDINARY_COST else f" of cost {machine['cost']:g}"
-    return f"{{{', '.join(machine['tags'])}}}{marks}{where}{counted}"
+    return desired_text(DesiredState(**{name: machine[name] for name in KINDS}))
 
 
 def _event_said(event: Mapping[str, Any]) -> str:

@@ -88,7 +88,7 @@ def test_a_dry_run_of_the_command_line_changes_nothing(cast: Cast) -> None:
     drain = said("machines", "drain", "alpha", "--dry-run")
 
     assert lines[0] == "alpha (generation 1): {rollout} → {train}"
-    assert drain[0] == "alpha (generation 1): {rollout} → {rollout} draining"
+    assert drain[0] == "alpha (generation 1): {rollout} → {rollout}, draining"
     assert Machine.objects.get().generation == 1
 
 

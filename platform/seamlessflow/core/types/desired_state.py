@@ -6,7 +6,7 @@ from it; `core.types.limits` has limits and help. Invariant: an edit sets no val
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from seamlessflow.core.types.limits import Cost, Limits, PoolName, Tag, limits_of
 from seamlessflow.core.types.pools import OPEN_POOL
@@ -25,6 +25,25 @@ class DesiredState:
 
 
 KINDS: dict[str, Any] = get_type_hints(DesiredState, include_extras=True)
+# The fields that are neither tags nor flags.
+SETTINGS = [name for name, kind in KINDS.items() if get_args(kind)[0] in (str, int, float)]
+_DEFAULTS = {field.name: field.default for field in fields(DesiredState)}
+
+
+def desired_text(state: DesiredState, *marks: str) -> str:
+    """Return the state in words, as far as it differs from the default, with further marks.
+
+    >>> desired_text(DesiredState(tags=frozenset({"train"}), is_draining=True, pool="lab", cost=2.0))
+    '{train}, draining in the pool lab of cost 2'
+    """
+    mark = "draining" if state.is_draining else "cordoned" if state.is_cordoned else ""
+    texts = [f"{{{', '.join(sorted(state.tags))}}}", *filter(None, (mark, *marks))]
+    changed = {name: getattr(state, name) for name in SETTINGS if getattr(state, name) != _DEFAULTS[name]}
+    return ", ".join(texts) + "".join(_setting_text(name, value) for name, value in changed.items())
+
+
+def _setting_text(name: str, value: Any) -> str:
+    return f" in the pool {value}" if name == "pool" else f" of {name} {format(value, 'g')}"
 
 
 class InvalidEdit(ValueError):

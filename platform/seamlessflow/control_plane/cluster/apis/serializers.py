@@ -1,7 +1,6 @@
 """The shapes of machines and logs in the API."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, get_args, get_origin
 
 from rest_framework import serializers
@@ -145,7 +144,7 @@ class DesiredInput(serializers.Serializer):
 
     @staticmethod
     def edit(body: Mapping[str, Any]) -> MachineEdit:
-        return MachineEdit(**{field.name: body.get(field.name) for field in fields(MachineEdit)})
+        return MachineEdit(**{name: body.get(name) for name in KINDS})
 
 
 class MachineEditInput(DesiredInput):

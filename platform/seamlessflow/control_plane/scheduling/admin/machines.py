@@ -4,7 +4,6 @@ Actions on several machines show a dry run first (`bulk_edit`). Every edit goes 
 generation and leaves an event, as over REST.
 """
 
-from dataclasses import fields
 from typing import Any
 
 from django import forms
@@ -19,7 +18,7 @@ from seamlessflow.control_plane.common.admin.pages import KeptAdmin, author_of
 from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.scheduling.admin.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.scheduling.services.judgements import machine_release
-from seamlessflow.core.types.desired_state import InvalidEdit, MachineEdit
+from seamlessflow.core.types.desired_state import KINDS, SETTINGS, InvalidEdit, MachineEdit
 from seamlessflow.core.types.limits import Reason, limits_of
 from seamlessflow.core.types.machine_health import MachineHealth
 
@@ -37,7 +36,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Machine
-        fields = [field.name for field in fields(MachineEdit)]
+        fields = list(KINDS)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -65,7 +64,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _edit_of(cleaned: dict[str, Any]) -> MachineEdit:
-    return MachineEdit(**{field.name: cleaned.get(field.name) for field in fields(MachineEdit)})
+    return MachineEdit(**{name: cleaned.get(name) for name in KINDS})
 
 
 def quarantine_text(machine: Machine) -> str:
@@ -79,14 +78,14 @@ def quarantine_text(machine: Machine) -> str:
 @admin.register(Machine)
 class MachineAdmin(KeptAdmin):
     form = MachineForm
-    list_display = ["name", "tags", "health", "pool", "cost", "generation", "reason", "edited_by"]
+    list_display = ["name", "tags", "health", *SETTINGS, "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
     list_select_related = ["heartbeat", "judgement"]
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
         *("name", "generation", "edited_by"),
-        *("tags", "pool", "cost", "is_cordoned", "is_draining", "quarantine", "is_released", "reason"),
+        *(*KINDS, "quarantine", "is_released", "reason"),
         "seen_generation",
     ]
     readonly_fields = ["name", "generation", "edited_by", "quarantine"]

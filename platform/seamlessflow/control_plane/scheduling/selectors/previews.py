@@ -18,8 +18,7 @@ from seamlessflow.core.scheduling.explain.edits import machine_edited
 from seamlessflow.core.scheduling.explain.preview import JobImpact, PhaseImpact, preview
 from seamlessflow.core.scheduling.explain.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.snapshot import MachineView
-from seamlessflow.core.types.desired_state import ORDINARY_COST, MachineEdit
-from seamlessflow.core.types.pools import OPEN_POOL
+from seamlessflow.core.types.desired_state import MachineEdit, desired_text
 from seamlessflow.core.types.tags import Role
 from seamlessflow.runtime.sql import statements
 
@@ -39,7 +38,9 @@ class EditedMachine:
 
     @property
     def sentence(self) -> str:
-        return f"{self.name}: {_desired(self.before)} → {_desired(self.after)}"
+        mark = "in quarantine" if self.before.quarantine is not None else ""
+        before, after = (desired_text(state, mark) for state in (self.before, self.after))
+        return f"{self.name}: {before} → {after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,6 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
         phases=[_shown_phase_impact(impact, names, loads) for impact in made.phases],
         jobs=[_shown_job_impact(impact, names) for impact in made.jobs],
     )
-
-
-def _desired(machine: MachineView) -> str:
-    marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
-    marks += ", in quarantine" if machine.quarantine is not None else ""
-    where = "" if machine.pool == OPEN_POOL else f" in the pool {machine.pool}"
-    counted = "" if machine.cost == ORDINARY_COST else f" of cost {machine.cost:g}"
-    return f"{{{', '.join(sorted(machine.tags))}}}{marks}{where}{counted}"
 
 
 def _job_names(access: Access) -> dict[UUID, str]:
