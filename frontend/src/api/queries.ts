@@ -210,7 +210,7 @@ function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], un
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as never;
 }
 
-export type MachineEdit = { tags: string[]; is_cordoned: boolean; is_draining: boolean; pool: string; cost: number };
+export type MachineEdit = Required<Schemas["MachinePreviewInputRequest"]>;
 export type Preview = Schemas["MachinesPreviewOutput"];
 
 /** A dry run: the scheduler's decisions about everything that runs. It changes nothing. */

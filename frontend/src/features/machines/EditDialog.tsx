@@ -10,13 +10,12 @@ import { Check, FieldGroup, TextField } from "../../ui/form/Field";
 import { FormDialog } from "../../ui/form/FormDialog";
 import { Icon } from "../../ui/Icon";
 import { isOneOf } from "../../values/guards";
-import { limits } from "../../values/limits";
 import { PreviewResult } from "./PreviewResult";
-import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
+import { editOf, isChanged, ROLES, SETTINGS, shapeOf, tagFault, tagsInOrder, tagsWith } from "./tags";
 
 const STALE = 412;
 
-type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost" | "generation">;
+type Seen = Pick<MachineRow, keyof MachineEdit | "generation">;
 
 interface Props {
   machine: MachineRow;
@@ -32,8 +31,7 @@ export function EditDialog({ machine, added, onClose }: Props) {
     const now = editOf(machine);
     return { ...now, tags: tagsWith(now.tags, added) };
   });
-  const [costText, setCostText] = useState(String(machine.cost));
-  const wanted = isChanged(seen, edit) && !Number.isNaN(edit.cost) ? edit : null;
+  const wanted = isChanged(seen, edit) && !Object.values(edit).some(Number.isNaN) ? edit : null;
   const preview = usePreview(machine.id, wanted);
   const send = useMachineEdit(machine.id);
   const isStale = send.error instanceof ApiProblem && send.error.status === STALE;
@@ -43,7 +41,6 @@ export function EditDialog({ machine, added, onClose }: Props) {
     onSuccess: (now) => {
       setSeen(now);
       setEdit(editOf(now));
-      setCostText(String(now.cost));
       send.reset();
     },
   });
@@ -63,30 +60,14 @@ export function EditDialog({ machine, added, onClose }: Props) {
     >
       <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
       <StateFields edit={edit} onChange={setEdit} />
-      <TextField
-        label="Pool"
-        help="Only projects with a grant of the pool may use the machine; see Shares."
-        value={edit.pool}
-        onChange={(pool) => setEdit({ ...edit, pool: pool.trim() })}
-        maxLength={limits.PoolName.maxLength}
-        required
-        pattern={limits.PoolName.pattern}
-        title="a–z, 0-9 and -, with a letter or digit at both ends"
-      />
-      <TextField
-        label="Cost"
-        help="What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them."
-        type="number"
-        value={costText}
-        onChange={(text) => {
-          setCostText(text);
-          setEdit({ ...edit, cost: text.trim() === "" ? Number.NaN : Number(text) });
-        }}
-        min={limits.Cost.minimum}
-        max={limits.Cost.maximum}
-        step="any"
-        required
-      />
+      {SETTINGS.map((name) => (
+        <SettingField
+          key={`${name} ${seen.generation}`}
+          name={name}
+          value={edit[name]}
+          onChange={(value) => setEdit({ ...edit, [name]: value })}
+        />
+      ))}
       {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
       {isStale ? <Stale onReload={() => reload.mutate()} /> : null}
     </FormDialog>
@@ -183,5 +164,33 @@ function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: M
         Drain <span className="muted">hands over its running work, then idles</span>
       </Check>
     </FieldGroup>
+  );
+}
+
+interface SettingProps {
+  name: keyof MachineEdit;
+  value: unknown;
+  onChange: (value: string | number) => void;
+}
+
+/** A field of the desired state that is a text or a number, by its declaration. It keeps the text as typed. */
+function SettingField({ name, value, onChange }: SettingProps) {
+  const { type, title, description, minimum, maximum, maxLength, pattern, "x-accepted": accepted } = shapeOf(name);
+  const [text, setText] = useState(String(value));
+  const isText = type === "string";
+  const read = (typed: string) => {
+    setText(typed);
+    onChange(isText ? typed.trim() : typed.trim() === "" ? Number.NaN : Number(typed));
+  };
+  return (
+    <TextField
+      label={title}
+      help={description}
+      type={isText ? "text" : "number"}
+      value={text}
+      onChange={read}
+      {...(isText ? { maxLength, pattern, title: accepted } : { min: minimum, max: maximum, step: "any" })}
+      required
+    />
   );
 }

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
-import type { MachineRow } from "../../live/rows";
 import { editOf, editText, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
 
-const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default" } as MachineRow;
+const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default", cost: 1 };
 
 it("adds several tags at once, without duplicates", () => {
   expect(tagsWith(["rollout"], "train, rack=3  rollout")).toEqual(["rack=3", "rollout", "train"]);
@@ -34,6 +33,8 @@ it("describes an edit, its reason and its author", () => {
   expect(editText(drain)).toBe("drained by ada: disk");
   const moved = { before: { pool: "default" }, after: { pool: "lab" }, reason: "theirs", author: "user:ada" };
   expect(editText(moved)).toBe("moved to the pool lab by ada: theirs");
+  const dear = { before: { cost: 1 }, after: { cost: 2.5 }, reason: "eight cards", author: "user:ada" };
+  expect(editText(dear)).toBe("cost 1 → 2.5 by ada: eight cards");
 });
 
 it("puts role tags first", () => {

@@ -1,12 +1,30 @@
 // Parses tags that users type, and describes edits of a machine. Pure.
 import type { MachineEdit } from "../../api/queries";
-import type { EditRow, MachineRow } from "../../live/rows";
+import type { EditRow } from "../../live/rows";
 import { isOneOf } from "../../values/guards";
 import { limits } from "../../values/limits";
 
 export const ROLES = ["rollout", "train", "agent"] as const;
 const LABEL = /^(gpu|gpus|host)=/;
 const TAG = new RegExp(limits.Tag.pattern);
+const NAMES = Object.keys(limits.DesiredState.properties) as (keyof MachineEdit)[];
+/** The fields that are a text or a number. */
+export const SETTINGS = NAMES.filter((name) => isOneOf(["string", "number", "integer"], shapeOf(name).type));
+
+interface Shape {
+  type: string;
+  title: string;
+  description?: string;
+  minimum?: number;
+  maximum?: number;
+  maxLength?: number;
+  pattern?: string;
+  "x-accepted"?: string;
+}
+
+export function shapeOf(name: keyof MachineEdit): Shape {
+  return limits.DesiredState.properties[name];
+}
 
 /** Why a text is not a valid tag; undefined if it is. */
 export function tagFault(text: string): string | undefined {
@@ -21,14 +39,13 @@ export function tagsWith(tags: readonly string[], text: string): string[] {
   return [...new Set([...tags, ...added])].sort();
 }
 
-export function editOf(
-  machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "pool" | "cost">,
-): MachineEdit {
-  const { tags, is_cordoned, is_draining, pool, cost } = machine;
-  return { tags: [...tags].sort(), is_cordoned, is_draining, pool, cost };
+/** The fields of a machine's desired state. The cast is safe, because the types are generated from the same fields. */
+export function editOf(machine: MachineEdit): MachineEdit {
+  const edit = Object.fromEntries(NAMES.map((name) => [name, machine[name]])) as MachineEdit;
+  return { ...edit, tags: [...machine.tags].sort() };
 }
 
-export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEdit): boolean {
+export function isChanged(machine: MachineEdit, edit: MachineEdit): boolean {
   return JSON.stringify(editOf(machine)) !== JSON.stringify({ ...edit, tags: [...edit.tags].sort() });
 }
 
@@ -39,7 +56,10 @@ export function editText(edit: Pick<EditRow, "before" | "after" | "reason" | "au
   if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "no longer draining");
   else if (edit.after.is_cordoned !== undefined) parts.push(edit.after.is_cordoned ? "cordoned" : "uncordoned");
   if (edit.after.pool !== undefined) parts.push(`moved to the pool ${edit.after.pool}`);
-  if (edit.after.cost !== undefined) parts.push(`now counts ${edit.after.cost} in shares`);
+  for (const name of SETTINGS) {
+    if (name !== "pool" && edit.after[name] !== undefined)
+      parts.push(`${name} ${edit.before[name]} → ${edit.after[name]}`);
+  }
   return `${parts.join(", ") || "edited"} by ${edit.author.replace(/^user:/, "")}: ${edit.reason}`;
 }
 

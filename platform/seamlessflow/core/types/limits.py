@@ -69,7 +69,8 @@ PoolName = Annotated[
         max_length=63,
         pattern=r"^[a-z0-9](?:[a-z0-9\-]{0,61}[a-z0-9])?$",
         accepted="1 to 63 of a-z, 0-9 and '-', a letter or digit at both ends",
-        help="Only projects with a grant of the pool may use its machines; `default` is open until it is granted.",
+        help="Only projects with a grant of the pool may use its machines (page Shares). "
+        "The pool 'default' is open until it is granted.",
     ),
 ]
 Cost = Annotated[

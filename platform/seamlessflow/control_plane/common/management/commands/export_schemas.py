@@ -21,6 +21,7 @@ from seamlessflow.core.protocol.gateway_api import GATEWAY
 from seamlessflow.core.protocol.live_api import LIVE
 from seamlessflow.core.protocol.worker_api import WORKER
 from seamlessflow.core.types import limits
+from seamlessflow.core.types.desired_state import DesiredState
 
 CONTRACTS = {
     "gateway.openapi.json": GATEWAY,
@@ -73,8 +74,9 @@ def openapi_text() -> str:
 
 
 def limits_schema() -> dict[str, Any]:
-    """Return the JSON Schema of each type of `core.types.limits`, by its name."""
+    """Return the JSON Schema of each type of `core.types.limits`, and of a machine's desired state, by its name."""
     kinds = {name: kind for name, kind in vars(limits).items() if get_origin(kind) is Annotated}
+    kinds["DesiredState"] = DesiredState
     return {name: TypeAdapter(kind).json_schema() for name, kind in kinds.items()}
 
 
