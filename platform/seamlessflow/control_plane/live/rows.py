@@ -6,7 +6,7 @@ milliseconds, shown ids. Invariant: a row depends only on the instances, so equa
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import overload
+from typing import cast, overload
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.selectors import health_of, phases_ranked
@@ -19,6 +19,7 @@ from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.live_rows import (
+    DesiredRow,
     EditRow,
     EngineRow,
     EventRow,
@@ -30,6 +31,7 @@ from seamlessflow.core.protocol.live_rows import (
     PhaseRow,
     QuarantineRow,
 )
+from seamlessflow.core.types.desired_state import KINDS
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.tags import Role
@@ -103,15 +105,12 @@ def machine_row(machine: Machine, phases: Sequence[Phase], *, now: datetime) -> 
     phase = next(iter(phases_ranked(phases)), None)
     heartbeat = getattr(machine, "heartbeat", None)
     return {
+        **cast(DesiredRow, {name: getattr(machine, name) for name in KINDS}),
         "id": show_id(IdKind.MACHINE, machine.id),
         "name": machine.name,
         "tags": sorted(machine.tags),
         "labels": sorted(labels_of(heartbeat.capabilities)) if heartbeat is not None else [],
-        "pool": machine.pool,
-        "cost": machine.cost,
         "generation": machine.generation,
-        "is_cordoned": machine.is_cordoned,
-        "is_draining": machine.is_draining,
         "is_healthy": heartbeat is not None and heartbeat.is_heard(now),
         "health": health_of(machine, now),
         "reason": machine.reason,

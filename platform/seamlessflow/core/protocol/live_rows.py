@@ -15,6 +15,7 @@ from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState, PausedBy
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.live_events import GrowingAnswer
+from seamlessflow.core.types.limits import Cost, limits_of
 from seamlessflow.core.types.machine_health import MachineHealth
 from seamlessflow.core.types.tags import Role
 
@@ -118,16 +119,21 @@ class QuarantineRow(TypedDict):
     num_quarantines: int
 
 
-class MachineRow(TypedDict):
-    id: str
-    name: str
+class DesiredRow(TypedDict):
+    """The state that people set on a machine (`core.types.desired_state`)."""
+
     tags: list[str]
-    labels: list[str]
-    pool: str
-    cost: Annotated[float, msgspec.Meta(description="What the machine counts in shares.")]
-    generation: int
     is_cordoned: bool
     is_draining: bool
+    pool: str
+    cost: Annotated[float, msgspec.Meta(description=limits_of(Cost).help)]
+
+
+class MachineRow(DesiredRow):
+    id: str
+    name: str
+    labels: list[str]
+    generation: int
     is_healthy: Annotated[bool, msgspec.Meta(description="Whether its supervisor sends heartbeats.")]
     health: Annotated[MachineHealth, msgspec.Meta(description="How the machine is, in one word.")]
     reason: str
