@@ -28,8 +28,9 @@ from seamlessflow.core.protocol.worker import (
 )
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
+from seamlessflow_workers.weights.tensors import RawTensor
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
+from tests.fakes.tensors_in_memory import TensorsInMemory
 
 TOKEN = "machine-token"
 POLL_S = 0.005

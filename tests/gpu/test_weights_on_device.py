@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
-from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
+from seamlessflow_workers.weights.tensors import RawTensor
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
+from tests.fakes.tensors_in_memory import TensorsInMemory
 from tests.fixtures.trainer_harness import DEADLINE_S, JOB, child_environment
 from tests.gpu.conftest import Figures
 from tests.gpu.models import VOCABULARY, build_model, load_plain, plain_logprobs

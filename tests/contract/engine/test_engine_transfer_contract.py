@@ -11,11 +11,12 @@ from safetensors.torch import load_file
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
+from seamlessflow_workers.weights.tensors import RawTensor
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.engine.conftest import EngineUnderTest, num_workers, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
+from tests.fakes.tensors_in_memory import TensorsInMemory
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.trainer_harness import JOB
 

@@ -14,8 +14,9 @@ from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
+from seamlessflow_workers.weights.tensors import RawTensor
 from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
+from tests.fakes.tensors_in_memory import TensorsInMemory
 from tests.fixtures.trainer_harness import JOB, child_environment
 
 FILE, IPC, GLOO, AUTO, NCCL = (

@@ -95,13 +95,6 @@ class TreeLayout:
         sums: Floats = totals[self.last_samples + 1] - totals[self.samples]
         return sums
 
-    def path_sums(self, values: Floats) -> Floats:
-        """Sum `values` [T] over the tokens of each whole branch, from root to end, [S]."""
-        sums = np.empty(self.num_samples)
-        for sample, segments in enumerate(self.paths()):
-            sums[sample] = sum(values[segment].sum() for segment in segments)
-        return sums
-
     def paths(self) -> Iterator[list[slice]]:
         """Yield for each sample the contiguous segments of its whole branch, root first."""
         for _, segments in self._open_segments():

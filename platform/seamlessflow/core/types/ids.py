@@ -5,15 +5,7 @@ and the randomness; this module only packs bits.
 """
 
 from enum import StrEnum
-from typing import NewType
 from uuid import UUID
-
-JobId = NewType("JobId", UUID)
-MachineId = NewType("MachineId", UUID)
-PhaseId = NewType("PhaseId", UUID)
-SessionId = NewType("SessionId", UUID)
-GroupId = NewType("GroupId", UUID)
-PolicyVersion = NewType("PolicyVersion", int)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _CHARACTERS = frozenset(_ALPHABET)

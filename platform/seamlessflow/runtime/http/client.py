@@ -277,17 +277,12 @@ class HttpConnections:
 
     async def _connected(self, address: Address) -> HttpConnection:
         loop = asyncio.get_running_loop()
-        if address.socket_path:
-            _, connection = await loop.create_unix_connection(
-                lambda: HttpConnection(address, self._peer), address.socket_path
-            )
-        else:
-            _, connection = await loop.create_connection(
-                lambda: HttpConnection(address, self._peer),
-                address.host,
-                address.port,
-                ssl=address.is_encrypted or None,
-            )
+        _, connection = await loop.create_connection(
+            lambda: HttpConnection(address, self._peer),
+            address.host,
+            address.port,
+            ssl=address.is_encrypted or None,
+        )
         return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:

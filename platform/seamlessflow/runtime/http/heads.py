@@ -14,17 +14,13 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a server. `authority` is the value of the `Host` header; `path` precedes every path.
-
-    A server on a unix socket has its path in `socket_path`, and no port.
-    """
+    """The address of a server. `authority` is the value of the `Host` header; `path` precedes every path."""
 
     host: str
     port: int
     is_encrypted: bool
     authority: str
     path: str
-    socket_path: str = ""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -38,10 +34,6 @@ def address_of(endpoint: str) -> Address:
     if not parts.hostname:
         raise ConnectionError(f"the endpoint must name a host, got {endpoint!r}")
     return Address(parts.hostname, port, parts.scheme == "https", parts.netloc, parts.path.rstrip("/"))
-
-
-def address_of_socket(socket_path: str) -> Address:
-    return Address("", 0, False, "localhost", "", socket_path)
 
 
 def request_head(method: str, address: Address, path: str, headers: Mapping[str, str] = NO_HEADERS) -> bytes:

@@ -21,8 +21,9 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.selectors.merging import from_floats, merged, to_floats
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout import weights as engine_weights
-from seamlessflow_workers.weights.tensors import RawTensor, TensorsInMemory
+from seamlessflow_workers.weights.tensors import RawTensor
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
+from tests.fakes.tensors_in_memory import TensorsInMemory
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.control_plane import Cast, Person
 from tests.fixtures.stored_files import job_folder

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from seamlessflow.runtime.http import client
 from seamlessflow.runtime.http.client import Disconnected, HttpConnection, HttpConnections, Silent
-from seamlessflow.runtime.http.heads import address_of, address_of_socket
+from seamlessflow.runtime.http.heads import address_of
 from tests.fixtures.http_answers import CHUNKED_HEAD, LONG_S, REQUEST, WHOLE, Answer, answers_served, says
 
 
@@ -260,15 +259,6 @@ async def test_a_server_that_accepts_nothing_in_time_is_named(monkeypatch: pytes
     async with server() as (taken, url, _):
         with pytest.raises(TimeoutError, match="the server accepted no connection within 0 s"):
             await taken.connect(address_of(url))
-
-
-async def test_a_server_may_listen_on_a_unix_socket(tmp_path: Path) -> None:
-    path = str(tmp_path / "server.sock")
-    pool = HttpConnections(peer="the server", idle_s=1.5)
-    async with answers_served(says(WHOLE), close_client=pool.close, socket_path=path):
-        connection = await pool.take(address_of_socket(path))
-        connection.ask(REQUEST, silence_s=LONG_S)
-        assert await connection.read_all() == b"hello"
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "engine:80", "http://", "http://a:port"])

@@ -21,8 +21,8 @@ from seamlessflow_workers.weights.manifest import (
     manifest_digest,
     manifest_read,
 )
-from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout, TensorsInMemory
-from seamlessflow_workers.weights.transports.file.receiving import verified_shards, weights_verify
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
+from seamlessflow_workers.weights.transports.file.receiving import weights_verify
 from seamlessflow_workers.weights.transports.file.sending import (
     PublishedWeights,
     WeightsWriteError,
@@ -33,6 +33,7 @@ from seamlessflow_workers.weights.transports.file.shards import (
     ShardOrder,
     shards_write,
 )
+from tests.fakes.tensors_in_memory import TensorsInMemory
 
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 
@@ -68,7 +69,7 @@ def test_what_was_published_is_read_back_bit_for_bit(
     arrays = some_arrays()
     published = publish(tmp_path, arrays, max_shard_bytes=max_shard_bytes)
     manifest = manifest_read(published.folder)
-    shards = {name: load(content) for name, content in verified_shards(published.folder, manifest)}
+    shards = {name: load((published.folder / name).read_bytes()) for name in manifest.shards}
     assert len(shards) == num_shards
     read = {name: shards[entry.shard][name] for name, entry in manifest.tensors.items()}
     assert read.keys() == arrays.keys()
@@ -146,9 +147,8 @@ def test_digest_is_that_of_the_manifest_and_depends_only_on_the_weights(tmp_path
 def test_publishing_again_after_a_crash_replaces_what_was_never_announced(tmp_path: Path) -> None:
     publish(tmp_path, some_arrays(seed=1))
     published = publish(tmp_path, some_arrays(seed=2))
-    (content,) = (
-        load(content) for _, content in verified_shards(published.folder, manifest_read(published.folder))
-    )
+    (shard,) = manifest_read(published.folder).shards
+    content = load((published.folder / shard).read_bytes())
     assert np.array_equal(content["norm.weight"], some_arrays(seed=2)["norm.weight"])
     assert [entry.name for entry in tmp_path.iterdir()] == ["3"]
 
@@ -187,7 +187,7 @@ FULL_DISK = """
 import sys, subprocess, pathlib
 from uuid import UUID
 sys.path[:0] = sys.argv[2:]
-from seamlessflow_workers.weights.tensors import TensorsInMemory, RawTensor
+from tests.fakes.tensors_in_memory import TensorsInMemory, RawTensor
 from seamlessflow_workers.weights.transports.file.sending import WeightsWriteError, weights_publish
 root = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root], check=True)

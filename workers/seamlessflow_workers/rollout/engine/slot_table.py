@@ -36,10 +36,6 @@ class SlotTable:
         self.used_at: list[int] = [0] * num_rows
         self._clock = 0
 
-    @property
-    def num_live(self) -> int:
-        return sum(self.is_live)
-
     def find_prefix(self, tokens: NDArray[np.int32], *, salt: str) -> PrefixMatch:
         rows = np.array([row for row, known in enumerate(self.salts) if known == salt], dtype=np.int64)
         if len(rows) == 0 or len(tokens) == 0:

@@ -1,10 +1,9 @@
-"""Reads a published policy version: takes a folder and returns shard bytes verified against its manifest.
+"""Reads a published policy version: takes a folder and checks its files against its manifest.
 
-Invariant: bytes that differ from the manifest are never returned.
+Invariant: a folder with bytes that differ from the manifest is refused.
 """
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from seamlessflow_workers.weights.manifest import ShardEntry, WeightsManifest, WeightsReadError, manifest_read
@@ -13,16 +12,7 @@ from seamlessflow_workers.weights.manifest import ShardEntry, WeightsManifest, W
 MAX_DIGESTED_BYTES = 64 * 1024**2
 
 
-def verified_shards(folder: Path, manifest: WeightsManifest) -> Iterator[tuple[str, bytes]]:
-    """Yield (shard name, bytes of a safetensors file), with one shard in memory at a time.
-
-    The bytes are those that were checked. Raises WeightsReadError if a shard is missing or damaged.
-    """
-    for name, entry in sorted(manifest.shards.items()):
-        yield name, _verified(folder / name, entry)
-
-
-def _verified(path: Path, entry: ShardEntry) -> bytes:
+def _verify(path: Path, entry: ShardEntry) -> None:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -32,13 +22,12 @@ def _verified(path: Path, entry: ShardEntry) -> bytes:
         raise WeightsReadError(
             f"shard {path} is damaged: its sha256 is {digest}, the manifest says {entry.sha256}"
         )
-    return raw
 
 
 def weights_verify(folder: Path, manifest: WeightsManifest) -> None:
     """Check every file. Raises WeightsReadError."""
     for name, entry in manifest.files.items():
-        _verified(folder / name, entry)
+        _verify(folder / name, entry)
 
 
 def weights_check(folder: Path, *, version: int) -> None:
