@@ -29,7 +29,10 @@ def test_the_parts_of_a_job_are_shown_and_deleted_permanently(
 ) -> None:
     job_ended(platform, model_root)
     page.get_by_role("link", name="Storage").click()
-    expect(page.get_by_test_id("usage")).to_contain_text("default")
+    usage = page.get_by_test_id("usage")
+    expect(usage).to_contain_text("default")
+    assert usage.evaluate("table => table.offsetWidth <= table.parentElement.clientWidth")
+    usage.get_by_role("button", name="Total").click()
     assert accessibility_faults(page) == []
     page.get_by_role("navigation", name="Storage").get_by_role("link", name="Jobs").click()
     rows = page.get_by_test_id("stored-jobs").locator("tr", has=page.get_by_role("button"))
