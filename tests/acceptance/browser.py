@@ -8,6 +8,7 @@ folder. Without a Chromium the tests are skipped with a message, and fail under 
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,20 @@ AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "ax
 SERIOUS = ("serious", "critical")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def browser_opened() -> Iterator[Browser]:
     if CHROMIUM is None:
         skip_or_fail("no Chromium is on PATH (apt-get install chromium)")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browser_opened() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -52,7 +59,11 @@ def complaints() -> list[str]:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, platform: PlatformProcess) -> BrowserContext:
-    """A browser context that is signed in by a link of its own, because each link works once."""
+    return visitor_signed_in(browser, platform)
+
+
+def visitor_signed_in(browser: Browser, platform: PlatformProcess) -> BrowserContext:
+    """Return a browser context that is signed in by a link of its own, because each link works once."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(platform.sign_in_link())

@@ -82,7 +82,7 @@ class MadeUpJob:
         snapshots = {
             "machines": (
                 "machines",
-                {"machines": [self._machine()], "intervals": self.intervals, "edits": []},
+                {"machines": self._machines(), "intervals": self.intervals, "edits": []},
             ),
             "jobs": ("jobs:default", {"jobs": [self._job()]}),
             f"job:{JOB_ID}": (f"job:{JOB_ID}", self._job_topic()),
@@ -119,6 +119,9 @@ class MadeUpJob:
             "num_updates": 5000, "created_at": started, "started_at": started,
             "ended_at": self.now if self.is_over else None,
         }  # fmt: skip
+
+    def _machines(self) -> list[Row]:
+        return [self._machine()]
 
     def _machine(self) -> Row:
         return {

@@ -7,39 +7,17 @@ sessions cause.
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from seamlessflow.client import Client
-from tests.acceptance.browser import note, note_refusal
 from tests.acceptance.outside_agents import Agents, external_spec, versions_painted
 from tests.acceptance.platform_process import PlatformProcess, eventually
 
 pytestmark = pytest.mark.browser
 GROWTH_TIMEOUT_S = 90.0
-
-
-@pytest.fixture
-def complaints() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def page(browser: Browser, platform: PlatformProcess, complaints: list[str]) -> Iterator[Page]:
-    """A page that is signed in by a link of its own."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.on("console", lambda message: note(complaints, message))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("response", lambda answer: note_refusal(complaints, answer))
-    page.goto(platform.sign_in_link())
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_load_state()
-    yield page
-    context.close()
 
 
 def test_a_forest_grows_and_shows_two_versions_while_it_decodes(

@@ -1,0 +1,1 @@
+"""Pages in one Chromium: a package, so that its fixtures may belong to all of its modules."""
