@@ -1,5 +1,7 @@
-"""Processes are killed or stopped during a job: the job completes, and nothing is lost or
-duplicated."""
+"""Processes are killed or stopped during a job: the job completes, and nothing is lost or duplicated.
+
+Several victims die in one job, each after the job has gone on without the one before.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -13,9 +15,9 @@ from seamlessflow.client import Client
 from seamlessflow.core.types.ids import IdKind, parse_id
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.job_watching import assert_audit_holds, wait_for_version
-from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
+from tests.acceptance.platform_process import POLL_S, PlatformProcess, eventually, kill_hard
 
-NUM_UPDATES = 10  # the kill comes within a second of version 2, well before the end
+APART = 3  # versions between two kills; each comes within a second of its version
 NUM_UPDATES_WITHOUT_BETA = 5
 Victims = Callable[[PlatformProcess], list[psutil.Process]]
 
@@ -34,19 +36,42 @@ VICTIMS: dict[str, Victims] = {
 }
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_a_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
-    victim: str, platform: PlatformProcess, model_root: Path
-) -> None:
-    with platform.client() as client:
-        job = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))
-        wait_for_version(client, job["id"], 2)
+TOGETHER = {
+    "the control plane": ("web", "scheduler", "celery workers"),
+    "the data plane": ("gateway", "broker", "database"),
+    "the machines": ("trainer", "engine of beta", "agent runner", "fork servers", "supervisor of alpha"),
+}
 
-        kill_hard(VICTIMS[victim](platform))
+
+def test_each_victim_dies_in_one_job() -> None:
+    assert sorted(victim for victims in TOGETHER.values() for victim in victims) == sorted(VICTIMS)
+
+
+@pytest.mark.parametrize("killed", TOGETHER)
+def test_a_job_completes_with_nothing_lost_or_doubled_after_kill_9_of_each_process_of(
+    killed: str, platform: PlatformProcess, model_root: Path
+) -> None:
+    num_updates = APART * (len(TOGETHER[killed]) + 2)
+    with platform.client() as client:
+        job = client.job_submit(calculator_spec(model_root, num_updates=num_updates))
+        for number, victim in enumerate(TOGETHER[killed]):
+            print("next to die:", victim)
+            wait_through_faults(client, job["id"], 2 + APART * number)
+            kill_hard(VICTIMS[victim](platform))
 
         job = client.job_wait(job["id"])
-        assert job["latest_version"] == NUM_UPDATES
+        assert job["latest_version"] == num_updates
         assert_audit_holds(client, job["id"])
+
+
+def wait_through_faults(client: Client, job_id: str, version: int) -> None:
+    """Wait for a version also while the web process is down."""
+    job = next(
+        job
+        for job in client.job_watch(job_id, every_s=POLL_S)
+        if job["ended_at"] or job["latest_version"] >= version
+    )
+    assert job["ended_at"] is None, f"{job['state']}: {job['state_reason']}"
 
 
 def test_a_job_continues_while_the_engine_of_beta_is_stopped(
