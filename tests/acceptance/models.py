@@ -1,6 +1,7 @@
 """Models for acceptance tests: the example model (cached beside the checkout) and one that never
 ends an answer."""
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -19,8 +20,11 @@ ENDLESS_HIDDEN = 256
 
 
 def example_model(folder: Path) -> Path:
-    """The calculator model of the demo."""
-    _run("seamlessflow_workers.train.example", "--out", str(folder), "--cache", str(CACHE), "--seed", "0")
+    """The calculator model of the demo. Of several processes, one makes it, and the others wait."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with CACHE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _run("seamlessflow_workers.train.example", "--out", str(folder), "--cache", str(CACHE), "--seed", "0")
     return folder
 
 

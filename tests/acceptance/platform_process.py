@@ -188,10 +188,17 @@ def _parents(process: psutil.Process) -> list[psutil.Process]:
     return parents
 
 
-def new_platform(root: Path, *, model_root: Path, checkout: Path | None = None) -> PlatformProcess:
-    """Return a platform that runs the code of this repository, or of another `checkout` of it."""
+def new_platform(
+    root: Path, *, model_root: Path, checkout: Path | None = None, has_fork_server: bool = True
+) -> PlatformProcess:
+    """Return a platform that runs the code of this repository, or of another `checkout` of it.
+
+    Without fork servers it costs less if each of its children starts only once: their imports would end after that.
+    """
     ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     if checkout is not None:
         environ["PYTHONPATH"] = os.pathsep.join(str(checkout / part) for part in ("platform", "workers", "."))
+    if not has_fork_server:
+        environ["SEAMLESSFLOW_FORK_SERVER"] = "off"
     return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})

@@ -21,7 +21,7 @@ def test_a_disk_without_room_for_weights_is_reported_in_one_sentence_and_nothing
 ) -> None:
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
-    with new_platform(tmp_path / "home", model_root=model_root) as installation:
+    with new_platform(tmp_path / "home", model_root=model_root, has_fork_server=False) as installation:
         installation.environ["ARTIFACT_ROOT"] = str(artifacts)
         installation.prefix = (*mount_namespace(), "sh", "-c", SMALL_DISK, str(artifacts))
         installation.start()

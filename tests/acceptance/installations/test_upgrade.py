@@ -49,14 +49,16 @@ def test_an_upgraded_installation_goes_on_with_its_job(
     earlier_checkout: Path, model_root: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    with new_platform(home, model_root=model_root, checkout=earlier_checkout) as earlier:
+    with new_platform(
+        home, model_root=model_root, checkout=earlier_checkout, has_fork_server=False
+    ) as earlier:
         earlier.start()
         with earlier.client() as client:
             job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
             wait_for_version(client, job_id, NUM_BEFORE)
             before = _record(client, job_id)
 
-    with new_platform(home, model_root=model_root) as upgraded:
+    with new_platform(home, model_root=model_root, has_fork_server=False) as upgraded:
         upgraded.start()
         with upgraded.client() as client:
             assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES

@@ -75,7 +75,7 @@ def test_a_job_trains_over_objects_and_goes_on_where_its_trainer_died(
     model_root: Path, tmp_path: Path, s3_server: S3Server
 ) -> None:
     root = s3_server.root("job")
-    with new_platform(tmp_path / "planes", model_root=tmp_path) as installation:
+    with new_platform(tmp_path / "planes", model_root=tmp_path, has_fork_server=False) as installation:
         installation.environ |= s3_server.environ | {"ARTIFACT_ROOT": root}
         installation.start("--no-machines")
         with machines(installation, tmp_path) as start, installation.client() as client:
