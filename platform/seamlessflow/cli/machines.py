@@ -103,20 +103,15 @@ def machines_tag(
 
 
 def _set_command(name: str) -> click.Command:
-    kind = KINDS[name]
-    text = f"Set the {name} of machines. {limits_of(kind).help}"
+    kind, words = KINDS[name], name.replace("_", " ")
 
-    @click.command(name, help=text)
+    @click.command(words.replace(" ", "-"), help=f"Set the {words} of machines. {limits_of(kind).help}")
     @_edit_options
-    @click.option("--to", "value", required=True, type=get_args(kind)[0], help=f"The new {name}.")
+    @click.option("--to", "value", required=True, type=get_args(kind)[0], help=f"The new {words}.")
     def command(names: tuple[str, ...], value: object, **options: Any) -> None:
         _edit(names, lambda machine: {name: value}, **options)
 
     return command
-
-
-for _name in SETTINGS:
-    machines.add_command(_set_command(_name))
 
 
 def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
@@ -128,19 +123,17 @@ def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
     return command
 
 
-machines.add_command(
-    _fixed_edit("cordon", "Give machines no new work; running work continues.", {"is_cordoned": True})
-)
-machines.add_command(
-    _fixed_edit("drain", "Hand over the work of machines and give them no new work.", {"is_draining": True})
-)
-machines.add_command(
+for _command in (
+    _fixed_edit("cordon", "Give machines no new work; running work continues.", {"is_cordoned": True}),
+    _fixed_edit("drain", "Hand over the work of machines and give them no new work.", {"is_draining": True}),
     _fixed_edit(
         "uncordon",
         "Let drained or cordoned machines work again.",
         {"is_cordoned": False, "is_draining": False},
-    )
-)
+    ),
+    *map(_set_command, SETTINGS),
+):
+    machines.add_command(_command)
 
 
 @machines.command("release")

@@ -189,7 +189,7 @@ function SettingField({ name, value, onChange }: SettingProps) {
       type={isText ? "text" : "number"}
       value={text}
       onChange={read}
-      {...(isText ? { maxLength, pattern, title: accepted } : { min: minimum, max: maximum, step: "any" })}
+      {...{ maxLength, pattern, title: accepted, min: minimum, max: maximum, step: "any" }}
       required
     />
   );

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
+import type { MachineEdit } from "../../api/queries";
 import { editOf, editText, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
 
-const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false, pool: "default", cost: 1 };
+const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false } as MachineEdit;
 
 it("adds several tags at once, without duplicates", () => {
   expect(tagsWith(["rollout"], "train, rack=3  rollout")).toEqual(["rack=3", "rollout", "train"]);

@@ -11,16 +11,8 @@ const NAMES = Object.keys(limits.DesiredState.properties) as (keyof MachineEdit)
 /** The fields that are a text or a number. */
 export const SETTINGS = NAMES.filter((name) => isOneOf(["string", "number", "integer"], shapeOf(name).type));
 
-interface Shape {
-  type: string;
-  title: string;
-  description?: string;
-  minimum?: number;
-  maximum?: number;
-  maxLength?: number;
-  pattern?: string;
-  "x-accepted"?: string;
-}
+type Shapes = typeof limits.DesiredState.properties;
+type Shape = { type: string } & Partial<Omit<Shapes["pool"] & Shapes["cost"], "default">>;
 
 export function shapeOf(name: keyof MachineEdit): Shape {
   return limits.DesiredState.properties[name];

@@ -18,7 +18,7 @@ from seamlessflow.core.scheduling.heartbeats import (
     unheard_limit_s,
 )
 from seamlessflow.core.types.desired_state import ORDINARY_COST
-from seamlessflow.core.types.limits import MachineName, PoolName, Tag, limits_of
+from seamlessflow.core.types.limits import Cost, MachineName, PoolName, Tag, limits_of
 from seamlessflow.core.types.pools import OPEN_POOL
 
 
@@ -29,11 +29,7 @@ class Machine(models.Model):
     name = models.CharField(max_length=limits_of(MachineName).max_length, unique=True)
     tags = ArrayField(models.CharField(max_length=limits_of(Tag).max_length), default=list)
     pool = models.CharField(max_length=limits_of(PoolName).max_length, default=OPEN_POOL)
-    cost = models.FloatField(
-        default=ORDINARY_COST,
-        db_default=ORDINARY_COST,
-        help_text="What the machine counts in shares: 1 for an ordinary one, 2 for one worth two of them.",
-    )
+    cost = models.FloatField(default=ORDINARY_COST, db_default=ORDINARY_COST, help_text=limits_of(Cost).help)
     generation = models.PositiveBigIntegerField(default=1)
     is_cordoned = models.BooleanField(default=False, help_text="The machine gets no new phases.")
     is_draining = models.BooleanField(

@@ -4,7 +4,7 @@ REST, dry runs, the command line, the admin site, the scheduler's view of a mach
 from it; `core.types.limits` has limits and help. Invariant: an edit sets no value that the limits refuse.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -43,7 +43,7 @@ def desired_text(state: DesiredState, *marks: str) -> str:
 
 
 def _setting_text(name: str, value: Any) -> str:
-    return f" in the pool {value}" if name == "pool" else f" of {name} {format(value, 'g')}"
+    return f" in the pool {value}" if name == "pool" else f" of {name.replace('_', ' ')} {format(value, 'g')}"
 
 
 class InvalidEdit(ValueError):
@@ -64,6 +64,11 @@ class MachineEdit:
     pool: str | None = None
     cost: float | None = None
 
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "MachineEdit":
+        """Return the edit that a form or a REST body asks for."""
+        return cls(**{name: body.get(name) for name in KINDS})
+
     @property
     def cordons(self) -> bool | None:
         """Whether the edit cordons. Draining does, because a machine that is being drained must get no new work."""
@@ -71,9 +76,7 @@ class MachineEdit:
 
     def changes(self) -> dict[str, Any]:
         """The fields that the edit sets. Raises InvalidEdit for the first value that is refused."""
-        wanted = {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "is_cordoned": self.cordons
-        }
+        wanted = {name: getattr(self, name) for name in KINDS} | {"is_cordoned": self.cordons}
         return {name: _checked(name, value) for name, value in wanted.items() if value is not None}
 
 

@@ -28,6 +28,7 @@ from seamlessflow.core.scheduling.decisions import AdmitMachine
 from seamlessflow.core.scheduling.evidence import PROVEN_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import FailureView, MachineView
+from seamlessflow.core.types.desired_state import SETTINGS
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, phase_make, worker_make
@@ -208,8 +209,7 @@ def test_the_admin_page_of_a_machine_shows_its_quarantine_and_ends_it(cast: Cast
     assert "quarantined until" in browser.get("/admin/cluster/machine/").content.decode()
     fields = {
         "tags": ",".join(machine.tags),
-        "pool": machine.pool,
-        "cost": machine.cost,
+        **{name: getattr(machine, name) for name in SETTINGS},
         "reason": "a new card",
         "seen_generation": machine.generation,
     }

@@ -47,6 +47,7 @@ from seamlessflow.control_plane.telemetry.selectors.ledger import (
 )
 from seamlessflow.control_plane.telemetry.selectors.logs import phase_log_read
 from seamlessflow.core.access.operations import Operation
+from seamlessflow.core.types.desired_state import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
 
@@ -103,7 +104,7 @@ class MachineDetailApi(ProjectApi):
         generation = if_match(request, "machine")
         machine_edit(
             machine_id=machine_id,
-            edit=MachineEditInput.edit(self.body),
+            edit=MachineEdit.of(self.body),
             reason=self.body["reason"],
             author=access.author,
             generation=generation,

@@ -1,6 +1,5 @@
 """The shapes of machines and logs in the API."""
 
-from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 from rest_framework import serializers
@@ -16,7 +15,7 @@ from seamlessflow.control_plane.common.http.fields import (
 )
 from seamlessflow.control_plane.telemetry.apis.serializers import SessionLogOutput
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.types.desired_state import KINDS, MachineEdit
+from seamlessflow.core.types.desired_state import KINDS
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.labels import labels_of
 from seamlessflow.core.types.limits import MachineName, Tag, limits_of
@@ -141,10 +140,6 @@ class DesiredInput(serializers.Serializer):
 
     def get_fields(self) -> dict[str, Any]:
         return {**_desired_fields(required=False), **super().get_fields()}
-
-    @staticmethod
-    def edit(body: Mapping[str, Any]) -> MachineEdit:
-        return MachineEdit(**{name: body.get(name) for name in KINDS})
 
 
 class MachineEditInput(DesiredInput):

@@ -52,7 +52,7 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         try:
-            _edit_of(cleaned).changes()
+            MachineEdit.of(cleaned).changes()
         except InvalidEdit as error:
             self.add_error(error.field, str(error))
         stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
@@ -61,10 +61,6 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
                 "Someone else edited the machine in the meantime. Reload it and try again."
             )
         return cleaned
-
-
-def _edit_of(cleaned: dict[str, Any]) -> MachineEdit:
-    return MachineEdit(**{name: cleaned.get(name) for name in KINDS})
 
 
 def quarantine_text(machine: Machine) -> str:
@@ -108,7 +104,7 @@ class MachineAdmin(KeptAdmin):
         cleaned = form.cleaned_data
         machine_edit(
             machine_id=obj.id,
-            edit=_edit_of(cleaned),
+            edit=MachineEdit.of(cleaned),
             reason=cleaned["reason"],
             author=author_of(request),
             generation=cleaned["seen_generation"],

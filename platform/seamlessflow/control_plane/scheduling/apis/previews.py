@@ -40,7 +40,7 @@ class MachinePreviewApi(_PreviewApi):
 
         The answer says what the edit would do to each running phase and job. Nothing is changed.
         """
-        return self.preview({machine_id: MachinePreviewInput.edit(self.body)})
+        return self.preview({machine_id: MachineEdit.of(self.body)})
 
 
 class MachinesPreviewApi(_PreviewApi):
@@ -55,7 +55,7 @@ class MachinesPreviewApi(_PreviewApi):
         for edit in self.body["edits"]:
             if edit["machine_id"] in edits:
                 raise field_error("edits", "names a machine twice; name each machine once")
-            edits[edit["machine_id"]] = MachinePreviewInput.edit(edit)
+            edits[edit["machine_id"]] = MachineEdit.of(edit)
         return self.preview(edits)
 
 
