@@ -54,12 +54,14 @@ def model_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(
     model_root: Path, example_extension: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
-    """A running installation with the demo's three machines, multiplexed, and the example
-    extension."""
+    """A running installation with the demo's three machines, multiplexed, and the example extension.
+
+    It ends with this package: idle for the rest of a run, it would use the processor of other tests.
+    """
     with new_platform(tmp_path_factory.mktemp("home"), model_root=model_root) as installation:
         installation.environ["PYTHONPATH"] = environ_with(example_extension)["PYTHONPATH"]
         installation.start()

@@ -11,7 +11,8 @@ from tests.acceptance.job_watching import assert_audit_holds
 from tests.acceptance.platform_process import PlatformProcess, eventually
 
 APIS = ("chat", "completions", "responses", "messages")
-NUM_UPDATES = 24
+NUM_UPDATES = 12
+LEARNING_RATE = 6e-4
 GAIN = 0.2  # of about 0.5 that were seen
 
 
@@ -30,7 +31,9 @@ async def worked(platform: PlatformProcess, job_id: str, model_root: Path) -> Cr
 
 def test_a_job_learns_through_every_api(platform: PlatformProcess, model_root: Path) -> None:
     with platform.client() as client:
-        job_id = client.job_submit(external_spec(model_root, "four APIs", num_updates=NUM_UPDATES))["id"]
+        spec = external_spec(model_root, "four APIs", num_updates=NUM_UPDATES)
+        spec["train"]["learning_rate"] = LEARNING_RATE
+        job_id = client.job_submit(spec)["id"]
         eventually(lambda: client.job_get(job_id)["state"] == "running", timeout_s=120, what="the start")
         crew = asyncio.run(worked(platform, job_id, model_root))
         eventually(

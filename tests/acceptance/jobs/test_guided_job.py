@@ -115,7 +115,7 @@ def train_guided(platform: PlatformProcess, model_root: Path, *, engine: str, nu
 
 
 def test_a_guided_job_learns_on_the_embedded_engine(platform: PlatformProcess, model_root: Path) -> None:
-    rewards = train_guided(platform, model_root, engine="embedded", num_updates=18)
+    rewards = train_guided(platform, model_root, engine="embedded", num_updates=12)
     for kind in KINDS:
         assert_rewards_rise(rewards, kind, gain=0.15)
 

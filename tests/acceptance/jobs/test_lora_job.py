@@ -13,10 +13,10 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually
 
-NUM_UPDATES = 24
+NUM_UPDATES = 12
 ENDS = 4  # updates at either end whose mean rewards are compared
 ADAPTER_FILES = {"adapter_config.json", "adapter_model.safetensors"}
-GAIN = 0.2  # of 0.6 that were seen
+GAIN = 0.2  # of 0.5 that were seen
 
 
 def test_an_adapter_learns_and_is_published_alone(
@@ -48,6 +48,7 @@ def test_an_adapter_learns_and_is_published_alone(
         == AutoModelForCausalLM.from_pretrained(model_root / "calculator").num_parameters()
     )
     assert len(tokenizer) <= model.config.vocab_size
+    print([round(value, 2) for value in values])
     assert sum(values[-ENDS:]) / ENDS > sum(values[:ENDS]) / ENDS + GAIN
     parquet_holds_what_the_api_tells(platform, job["id"], tmp_path / "trajectories")
 

@@ -1,0 +1,1 @@
+"""Acceptance tests: a package, so that their installation may end with them."""
