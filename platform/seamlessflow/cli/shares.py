@@ -53,7 +53,9 @@ def shares_list(as_json: bool) -> None:
     type=click.FloatRange(*limits_of(Weight).span),
     help="Its weight in proportion to other projects'.",
 )
-@click.option("--quota", type=Quota(), help="The most machines it may have; `none` for no limit.")
+@click.option(
+    "--quota", "machine_quota", type=Quota(), help="The most machines it may have; `none` for no limit."
+)
 @click.option(
     "--priority-ceiling",
     type=click.IntRange(*limits_of(Priority).span),
@@ -61,26 +63,15 @@ def shares_list(as_json: bool) -> None:
 )
 @click.option(
     "--queued-jobs",
+    "queued_jobs_quota",
     type=Quota(),
     help="The most jobs it may have in the queue; `none` for the installation's.",
 )
 @click.option("--reason", required=True, help="Reason, kept in the audit trail.")
-def shares_set(
-    project: str,
-    weight: float | None,
-    quota: int | str | None,
-    priority_ceiling: int | None,
-    queued_jobs: int | str | None,
-    reason: str,
-) -> None:
+def shares_set(project: str, reason: str, **given: float | str | None) -> None:
     """Change what PROJECT takes from other projects. For operators."""
-    changes: dict[str, object] = {} if weight is None else {"weight": weight}
-    if quota is not None:
-        changes["machine_quota"] = None if quota == NO_LIMIT else quota
-    if priority_ceiling is not None:
-        changes["priority_ceiling"] = priority_ceiling
-    if queued_jobs is not None:
-        changes["queued_jobs_quota"] = None if queued_jobs == NO_LIMIT else queued_jobs
+    wanted = {name: value for name, value in given.items() if value is not None}
+    changes = {name: None if value == NO_LIMIT else value for name, value in wanted.items()}
     if not changes:
         raise CliError("give --weight, --quota, --priority-ceiling or --queued-jobs", exit_code=2)
     with connect() as client:

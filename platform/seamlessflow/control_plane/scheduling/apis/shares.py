@@ -17,6 +17,9 @@ from seamlessflow.control_plane.scheduling.selectors.project_shares import proje
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.limits import Priority, Quota, Weight
 
+CEILING = "Up to which the priorities of its jobs count against the jobs of other projects."
+QUEUED = "The most jobs that it may have in the queue; null: as many as the installation allows."
+
 
 class ShareOutput(serializers.Serializer):
     project = serializers.CharField(source="project.slug")
@@ -29,12 +32,12 @@ class ShareOutput(serializers.Serializer):
     )
     priority_ceiling = serializers.IntegerField(
         source="project.priority_ceiling",
-        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+        help_text=CEILING,
     )
     queued_jobs_quota = serializers.IntegerField(
         source="project.queued_jobs_quota",
         allow_null=True,
-        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+        help_text=QUEUED,
     )
     entitled = serializers.FloatField(
         source="now.entitled",
@@ -71,13 +74,13 @@ class ShareEditInput(serializers.Serializer):
     priority_ceiling = LimitedInteger(
         Priority,
         required=False,
-        help_text="Up to which the priorities of its jobs count against the jobs of other projects.",
+        help_text=CEILING,
     )
     queued_jobs_quota = LimitedInteger(
         Quota,
         required=False,
         allow_null=True,
-        help_text="The most jobs that it may have in the queue; null: as many as the installation allows.",
+        help_text=QUEUED,
     )
     reason = ReasonField()
 
