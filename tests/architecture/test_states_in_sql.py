@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.lifecycle import groups, jobs, phases
-from seamlessflow.data_plane.store.values import sql_literal
 from tests.fixtures.repository import ROOT
 
 PLATFORM = ROOT / "platform" / "seamlessflow"
@@ -86,9 +85,3 @@ def test_every_move_of_a_state_by_the_gateway_goes_through_its_table() -> None:
     }
     assert len(moves) >= 8, "the pattern finds the moves no more"
     assert [function for function, is_checked in moves.items() if not is_checked] == []
-
-
-def test_only_members_of_enums_become_part_of_a_statement() -> None:
-    assert sql_literal(groups.GroupState.OPEN) == "'open'"
-    with pytest.raises(ValueError, match="is not a member of an enum of states"):
-        sql_literal("open")  # type: ignore[arg-type]

@@ -106,9 +106,11 @@ async def _check(connection: Connection) -> None:
         await Pool.check_connection(connection)
 
 
-async def named_rows(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
+async def named_rows(
+    connection: Connection, statement: str, values: Mapping[str, Any], *, binary: bool = False
+) -> list[Any]:
     """Return the rows of a statement, each a named tuple of its columns."""
-    cursor = await connection.cursor(row_factory=namedtuple_row).execute(statement, values)
+    cursor = await connection.cursor(row_factory=namedtuple_row).execute(statement, values, binary=binary)
     return await cursor.fetchall()
 
 

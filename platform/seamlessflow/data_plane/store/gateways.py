@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.values import sql_literal
+from seamlessflow.runtime.sql import sql_literal
 
 # The channels; each payload has ids of sessions, separated by commas.
 SESSIONS_OVER = "sf_sessions_over"

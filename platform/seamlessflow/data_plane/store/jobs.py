@@ -15,10 +15,11 @@ from seamlessflow.core.placement.engine_key import EngineKey
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.connection import Connection, named_rows
+from seamlessflow.runtime.sql import statements
 
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
-_TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
+SQL = statements(__name__, JobState, PhaseState, Role, over=TERMINAL_JOB_STATES)
 _LIVE_PHASE = (
     "FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)"
 )
@@ -68,30 +69,17 @@ class Engine:
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
-    cursor = await connection.execute(
-        """SELECT id, project_id, name, state, spec, model_path, tasks_path, evaluation_tasks_path,
-                  coalesce((dataset->>'num_groups')::int, 0)
-           FROM jobs_job WHERE id = %s""",
-        [job_id],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else JobRow(*row)
+    rows = await named_rows(connection, SQL["job"], {"job": job_id})
+    return JobRow(**rows[0]._asdict()) if rows else None
 
 
 async def jobs_ended_and_waiting(
     connection: Connection, job_ids: list[UUID]
 ) -> tuple[set[UUID], dict[UUID, str]]:
     """Return which of the jobs are over, and why others wait, as the scheduler says it to people."""
-    cursor = await connection.execute(
-        """SELECT id, state = ANY(%(terminal)s),
-                  CASE WHEN state = %(paused)s THEN 'the job is paused' ELSE waiting_reason END
-           FROM jobs_job
-           WHERE id = ANY(%(jobs)s) AND (waiting_reason <> '' OR state = %(paused)s OR state = ANY(%(terminal)s))""",
-        {"jobs": job_ids, "terminal": _TERMINAL, "paused": JobState.PAUSED.value},
-    )
-    rows = await cursor.fetchall()
-    ended = {job_id for job_id, is_over, _ in rows if is_over}
-    return ended, {job_id: reason for job_id, is_over, reason in rows if not is_over}
+    rows = await named_rows(connection, SQL["ended_and_waiting"], {"jobs": job_ids})
+    ended = {row.id for row in rows if row.is_over}
+    return ended, {row.id: row.reason for row in rows if not row.is_over}
 
 
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
@@ -99,36 +87,21 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
 
     An engine is too old if everything that it samples now would be beyond the job's staleness bound.
     """
-    cursor = await connection.execute(
-        """SELECT p.id, e.replica, p.job_id, e.endpoint, e.served_version, p.fence,
-                  (j.spec->'rollout'->>'max_num_seqs')::int, m.name, jsonb_array_length(p.engines) > 1,
-                  p.desired_version > e.served_version,
-                  CASE WHEN v.version IS NOT NULL THEN j.published_batch - coalesce(v.batch_number, 0) END,
-                  (j.spec->'algorithm'->>'max_staleness')::int
-           FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id JOIN cluster_machine m ON m.id = p.machine_id
-           CROSS JOIN LATERAL jsonb_to_recordset(p.engines) AS e (replica int, endpoint text, served_version bigint)
-           LEFT JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = e.served_version
-           WHERE p.role = %s AND p.state = %s AND e.endpoint <> '' AND e.served_version IS NOT NULL
-           ORDER BY p.id, e.replica""",
-        [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
-    )
-    rows = await cursor.fetchall()
     return [
         Engine(
-            phase_id=phase,
-            replica=replica,
-            job_id=job,
-            endpoint=endpoint.rstrip("/"),
-            version=version,
-            token=front_token(phase, fence, secret=secret),
-            num_slots=num_slots,
-            machine=machine,
-            has_siblings=bool(has_siblings),
-            is_behind=is_behind,
-            is_too_old=lag is not None and not StalenessBound(max_lag).allows(lag),
+            phase_id=row.phase_id,
+            replica=row.replica,
+            job_id=row.job_id,
+            endpoint=row.endpoint.rstrip("/"),
+            version=row.served_version,
+            token=front_token(row.phase_id, row.fence, secret=secret),
+            num_slots=row.num_slots,
+            machine=row.machine,
+            has_siblings=bool(row.has_siblings),
+            is_behind=row.is_behind,
+            is_too_old=row.lag is not None and not StalenessBound(row.max_lag).allows(row.lag),
         )
-        for phase, replica, job, endpoint, version, fence, num_slots, *rest in rows
-        for machine, has_siblings, is_behind, lag, max_lag in (rest,)
+        for row in await named_rows(connection, SQL["engines"], {})
     ]
 
 

@@ -1,18 +1,10 @@
-"""How values are written for PostgreSQL: token arrays as compressed bytes in rows, states as literals in statements.
-
-A statement names a state literally if its plan depends on it (partial indices) or if it compares several states.
-Invariant: only members of enums become literals, never a caller's text.
-"""
-
-import re
-from enum import StrEnum
+"""How token arrays are written for PostgreSQL: as compressed bytes in rows."""
 
 import zstandard
 
 LEVEL = 3
 _compressor = zstandard.ZstdCompressor(level=LEVEL)
 _decompressor = zstandard.ZstdDecompressor()
-_WORD = re.compile(r"[a-z_]+")
 
 
 def packed(raw: bytes) -> bytes:
@@ -22,13 +14,3 @@ def packed(raw: bytes) -> bytes:
 
 def unpacked(stored: bytes) -> bytes:
     return _decompressor.decompress(stored)
-
-
-def sql_literal(member: StrEnum) -> str:
-    """Return `'open'` for `GroupState.OPEN`. Raises ValueError for a value that is not one lower-case word."""
-    # Callers without a type checker may pass plain text.
-    if not (issubclass(type(member), StrEnum) and _WORD.fullmatch(member)):
-        raise ValueError(
-            f"{member!r} is not a member of an enum of states: it cannot be put into a statement"
-        )
-    return f"'{member.value}'"

@@ -1,7 +1,5 @@
 """Rows of numbered batches: the same number always gives the same bytes, until a durable checkpoint contains it."""
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +15,13 @@ from seamlessflow.core.lifecycle.groups import BATCH_MOVES, BatchState, GroupSta
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
-from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.connection import Connection, named_rows, new_id
 from seamlessflow.data_plane.store.turns.node_rows import GUIDE_FLAG, stored_guide
-from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
-
-_BATCH_APPLIED = sql_literal(BatchState.APPLIED)
-_BATCH_FORGOTTEN = sql_literal(BatchState.FORGOTTEN)
-_BATCH_LEASED = sql_literal(BatchState.LEASED)
-_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
+from seamlessflow.data_plane.store.values import packed, unpacked
+from seamlessflow.runtime.sql import statements
 
 LEASE_S = 600.0
+SQL = statements(__name__, BatchState, GroupState, SessionState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,74 +43,48 @@ async def batches_advance(connection: Connection, job_id: UUID, request: BatchLe
     """Mark batches up to `applied_batch` as applied, and delete the bytes of those in a durable checkpoint."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     BATCH_MOVES.check(BatchState.APPLIED, BatchState.FORGOTTEN)
-    await connection.execute(
-        f"""UPDATE trajectory_batch SET state = {_BATCH_APPLIED}, applied_at = now()
-           WHERE job_id = %s AND number <= %s AND state = {_BATCH_LEASED}""",
-        [job_id, request.applied_batch],
-    )
-    await connection.execute(
-        f"""UPDATE trajectory_batch SET state = {_BATCH_FORGOTTEN}, payload = NULL
-           WHERE job_id = %s AND number <= %s AND number <= %s AND state = {_BATCH_APPLIED}""",
-        [job_id, request.durable_batch, request.applied_batch],
-    )
+    values = {"job": job_id, "applied": request.applied_batch, "durable": request.durable_batch}
+    await connection.execute(SQL["apply"], values)
+    await connection.execute(SQL["forget"], values)
 
 
 async def batches_applied_note(connection: Connection) -> None:
     """Mark batches that are in published weights as applied, even if no trainer asks for the next one."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
-    await connection.execute(
-        f"""UPDATE trajectory_batch b SET state = {_BATCH_APPLIED}, applied_at = now() FROM jobs_job j
-           WHERE b.state = {_BATCH_LEASED} AND j.id = b.job_id AND b.number <= j.published_batch"""
-    )
+    await connection.execute(SQL["apply_published"])
 
 
 async def batch_release(connection: Connection, claims: PhaseClaims, number: int) -> bytes | None:
     """Lease a batch to this phase and return its bytes; None if the batch does not exist yet or has lost its bytes."""
-    cursor = await connection.execute(
-        """UPDATE trajectory_batch SET lease_phase_id = %s, lease_fence = %s,
-                  lease_expires_at = now() + make_interval(secs => %s)
-           WHERE job_id = %s AND number = %s AND payload IS NOT NULL RETURNING payload""",
-        [claims.phase_id, claims.fence, LEASE_S, claims.job_id, number],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else unpacked(row[0])
+    values = {"job": claims.job_id, "number": number, **_lease(claims)}
+    rows = await named_rows(connection, SQL["lease"], values)
+    return unpacked(rows[0].payload) if rows else None
+
+
+def _lease(claims: PhaseClaims) -> dict[str, object]:
+    return {"phase": claims.phase_id, "fence": claims.fence, "lease_s": LEASE_S}
 
 
 async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]:
     """Lock the ready groups and return them, oldest first."""
-    cursor = await connection.execute(
-        """SELECT id, min_version, max_version FROM trajectory_group
-           WHERE job_id = %s AND state = %s ORDER BY index FOR UPDATE""",
-        [job_id, GroupState.READY.value],
-    )
-    return [ReadyGroup(*row) for row in await cursor.fetchall()]
+    return [
+        ReadyGroup(**row._asdict()) for row in await named_rows(connection, SQL["ready"], {"job": job_id})
+    ]
 
 
 async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, *, num_groups: int) -> bool:
     """Return whether the batch exists already or enough groups are ready for it."""
-    cursor = await connection.execute(
-        """SELECT EXISTS (SELECT FROM trajectory_batch WHERE job_id = %(job)s AND number = %(number)s)
-               OR (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = %(ready)s) >= %(groups)s""",
-        {"job": job_id, "number": number, "ready": GroupState.READY.value, "groups": num_groups},
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    return bool(row[0])
+    values = {"job": job_id, "number": number, "num_groups": num_groups}
+    (row,) = await named_rows(connection, SQL["may_be_ready"], values)
+    return bool(row.may_be_ready)
 
 
 async def sessions_fresh_count(
     connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
 ) -> dict[UUID, int]:
     """Count, by group, the sessions with an outcome and without tokens of a version older than allowed."""
-    cursor = await connection.execute(
-        f"""SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
-               SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-                                               AND n.min_version < %s))
-           FROM trajectory_session s
-           WHERE s.group_id = ANY(%s) AND s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL GROUP BY s.group_id""",
-        [oldest_allowed, list(group_ids)],
-    )
-    return dict(await cursor.fetchall())
+    rows = await named_rows(connection, SQL["fresh"], {"oldest": oldest_allowed, "groups": list(group_ids)})
+    return {row.group_id: row.num_fresh for row in rows}
 
 
 async def batch_insert(
@@ -132,17 +101,14 @@ async def batch_insert(
     payload = batch_encode(batch)
     trained = batch.versions[batch.loss_mask != 0]
     await connection.execute(
-        f"""INSERT INTO trajectory_batch (id, project_id, job_id, number, state, payload, payload_sha256,
-               policy_version, num_groups, num_samples, num_tokens, num_trained_tokens, min_version,
-               lease_phase_id, lease_fence, lease_expires_at, created_at)
-           VALUES (%s, %s, %s, %s, {_BATCH_LEASED}, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
-                   now() + make_interval(secs => %s), now())""",
-        [
-            new_id(), claims.project_id, claims.job_id, batch.header.number, packed(payload),
-            hashlib.sha256(payload).hexdigest(), batch.header.policy_version, batch.header.num_groups,
-            batch.num_samples, len(batch.token_ids), int(batch.loss_mask.sum()), _oldest(trained), claims.phase_id,
-            claims.fence, LEASE_S,
-        ],
+        SQL["insert"],
+        {
+            "id": new_id(), "project": claims.project_id, "job": claims.job_id, "number": batch.header.number,
+            "payload": packed(payload), "sha256": hashlib.sha256(payload).hexdigest(),
+            "policy_version": batch.header.policy_version, "num_groups": batch.header.num_groups,
+            "num_samples": batch.num_samples, "num_tokens": len(batch.token_ids),
+            "num_trained": int(batch.loss_mask.sum()), "min_version": _oldest(trained), **_lease(claims),
+        },
     )  # fmt: skip
     await connection.execute(
         "UPDATE trajectory_group SET batch_number = %s WHERE id = ANY(%s)",
@@ -169,28 +135,20 @@ async def finished_sessions(
 
     `chosen` limits them to these sessions.
     """
-    cursor = await connection.execute(
-        f"""SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
-                  s.num_sampled_tokens, s.is_timeout
-           FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id
-           WHERE s.group_id = ANY(%s) AND s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL
-             AND (%s::uuid[] IS NULL OR s.id = ANY(%s))
-           ORDER BY s.group_id, s.slot, s.attempt""",
-        [list(ids), None if chosen is None else list(chosen), [] if chosen is None else list(chosen)],
-    )
-    rows = await cursor.fetchall()
-    nodes, truncated = await _nodes(connection, [(row[1], row[2]) for row in rows])
+    values = {"groups": list(ids), "chosen": None if chosen is None else list(chosen)}
+    rows = await named_rows(connection, SQL["finished"], values)
+    nodes, truncated = await _nodes(connection, [(row.month, row.id) for row in rows])
     finished: dict[UUID, list[FinishedSession]] = {group_id: [] for group_id in ids}
-    for group_id, _, session, reward, domain, num_turns, num_sampled_tokens, is_timeout in rows:
-        finished[group_id].append(
+    for row in rows:
+        finished[row.group_id].append(
             FinishedSession(
-                reward=reward,
-                nodes=nodes[session],
-                domain=domain,
-                num_turns=num_turns,
-                num_sampled_tokens=num_sampled_tokens,
-                is_truncated=session in truncated,
-                is_timeout=is_timeout,
+                reward=row.reward,
+                nodes=nodes[row.id],
+                domain=row.domain,
+                num_turns=row.num_turns,
+                num_sampled_tokens=row.num_sampled_tokens,
+                is_truncated=row.id in truncated,
+                is_timeout=row.is_timeout,
             )
         )
     return list(finished.values())
@@ -200,47 +158,31 @@ async def _nodes(
     connection: Connection, keys: Sequence[tuple[date, UUID]]
 ) -> tuple[dict[UUID, list[Node]], set[UUID]]:
     """Read the sessions' nodes as training needs them (no messages, no digests), and which sessions were truncated."""
-    cursor = await connection.execute(
-        """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
-                  n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false),
-                  n.flags->%s::text
-           FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
-           WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index""",
-        [GUIDE_FLAG, list({month for month, _ in keys}), [session for _, session in keys]],
-        binary=True,
-    )
+    values = {
+        "flag": GUIDE_FLAG,
+        "months": list({month for month, _ in keys}),
+        "sessions": [session for _, session in keys],
+    }
     found: dict[UUID, list[Node]] = {session: [] for _, session in keys}
     truncated: set[UUID] = set()
-    for (
-        session,
-        index,
-        parent,
-        kind,
-        ids,
-        logprobs,
-        spans,
-        mask,
-        is_partial,
-        is_cut,
-        guide,
-    ) in await cursor.fetchall():
-        nodes = found[session]
-        if is_cut and not is_partial:
-            truncated.add(session)
-        token_ids = unpacked(ids) if ids is not None else b""
+    for row in await named_rows(connection, SQL["nodes"], values, binary=True):
+        nodes = found[row.session_id]
+        if row.is_cut and not row.is_partial:
+            truncated.add(row.session_id)
+        token_ids = unpacked(row.token_ids) if row.token_ids is not None else b""
+        num_before = nodes[row.parent_index].num_path_tokens if row.parent_index is not None else 0
         node = Node(
-            index=index,
-            parent=parent,
-            kind=NodeKind(kind),
+            index=row.node_index,
+            parent=row.parent_index,
+            kind=NodeKind(row.kind),
             token_ids=token_ids,
             digests=(),
-            num_path_tokens=len(token_ids) // TOKEN_BYTES
-            + (nodes[parent].num_path_tokens if parent is not None else 0),
-            logprobs=unpacked(logprobs) if logprobs is not None else b"",
-            spans=tuple(spans or ()),
-            loss_mask=mask,
-            is_partial=is_partial,
-            guided=stored_guide(guide, nodes),
+            num_path_tokens=num_before + len(token_ids) // TOKEN_BYTES,
+            logprobs=unpacked(row.logprobs) if row.logprobs is not None else b"",
+            spans=tuple(row.version_spans or ()),
+            loss_mask=row.loss_mask,
+            is_partial=row.is_partial,
+            guided=stored_guide(row.guide, nodes),
         )
         nodes.append(node)
     return found, truncated

@@ -1,22 +1,16 @@
 """Reads what sampling a batch cost: dropped groups, times and hand-overs, and how old running groups are."""
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from seamlessflow.core.batching.failed_lengths import FailedSession
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
-from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.connection import Connection, named_rows
 from seamlessflow.data_plane.store.turns.node_rows import RESUMED_FLAG
-from seamlessflow.data_plane.store.values import sql_literal
+from seamlessflow.runtime.sql import statements
 
-_GROUP_DROPPED = sql_literal(GroupState.DROPPED)
-_GROUP_OPEN = sql_literal(GroupState.OPEN)
-_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
-_SESSION_FAILED = sql_literal(SessionState.FAILED)
-_SESSION_OPEN = sql_literal(SessionState.OPEN)
+SQL = statements(__name__, GroupState, SessionState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +22,29 @@ class Waste:
 
 
 async def waste_read(connection: Connection, job_id: UUID) -> Waste:
-    cursor = await connection.execute(
-        f"""SELECT g.id, g.drop_cause, coalesce(sum(s.num_sampled_tokens), 0)::bigint, g.reward_mean
-           FROM trajectory_group g LEFT JOIN trajectory_session s ON s.group_id = g.id
-           WHERE g.job_id = %s AND g.state = {_GROUP_DROPPED} AND g.replaced_for IS NULL GROUP BY g.id""",
-        [job_id],
-    )
-    rows = await cursor.fetchall()
-    flat = [row for row in rows if row[1] == DropCause.NO_CONTRAST]
+    rows = await named_rows(connection, SQL["waste"], {"job": job_id})
+    flat = [row.reward_mean for row in rows if row.drop_cause == DropCause.NO_CONTRAST]
     return Waste(
-        group_ids=[row[0] for row in rows],
+        group_ids=[row.id for row in rows],
         metrics={
             "rollout/num_replaced_groups": float(len(flat)),
-            "rollout/num_stale_groups": float(sum(row[1] == DropCause.STALE for row in rows)),
-            "rollout/num_wasted_tokens": float(sum(row[2] for row in rows)),
-            **({"rollout/replaced_reward_mean": sum(row[3] for row in flat) / len(flat)} if flat else {}),
+            "rollout/num_stale_groups": float(sum(row.drop_cause == DropCause.STALE for row in rows)),
+            "rollout/num_wasted_tokens": float(sum(row.num_tokens for row in rows)),
+            **({"rollout/replaced_reward_mean": sum(flat) / len(flat)} if flat else {}),
         },
     )
 
 
 async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> dict[str, float]:
     """Read how long groups took from admission until they were ready, and how often their turns changed engines."""
-    cursor = await connection.execute(
-        f"""SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
-               SELECT extract(epoch FROM g.ready_at - g.created_at) AS took_s, sum(n.num_handovers) AS handovers,
-                      sum(n.num_continuations) AS continuations
-               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id AND s.state = {_SESSION_CLOSED}
-               JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-               WHERE g.id = ANY(%s) GROUP BY g.id) took""",
-        [list(group_ids)],
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    names = (
-        "rollout/group_s_mean",
-        "rollout/group_s_max",
-        "rollout/num_handovers",
-        "rollout/num_continuations",
-    )
-    return {name: value for name, value in zip(names, row, strict=True) if value is not None}
+    (row,) = await named_rows(connection, SQL["costs"], {"groups": list(group_ids)})
+    costs = {
+        "rollout/group_s_mean": row.group_s_mean,
+        "rollout/group_s_max": row.group_s_max,
+        "rollout/num_handovers": row.num_handovers,
+        "rollout/num_continuations": row.num_continuations,
+    }
+    return {name: value for name, value in costs.items() if value is not None}
 
 
 async def failed_sessions(
@@ -76,15 +54,8 @@ async def failed_sessions(
 
     An attempt counts as resumed if the session with the slot's outcome has got at least as many answers as it had.
     """
-    cursor = await connection.execute(
-        f"""SELECT f.failure, f.num_sampled_tokens, %s AND f.num_turns <= (
-               SELECT count(DISTINCT n.turn_id) FROM trajectory_session c
-               JOIN trajectory_node n ON n.month = c.month AND n.session_id = c.id AND n.flags ? %s
-               WHERE c.group_id = f.group_id AND c.slot = f.slot AND c.state = {_SESSION_CLOSED})
-           FROM trajectory_session f WHERE f.group_id = ANY(%s) AND f.state = {_SESSION_FAILED}""",
-        [are_resumed, RESUMED_FLAG, list(group_ids)],
-    )
-    return [FailedSession(*row) for row in await cursor.fetchall()]
+    values = {"are_resumed": are_resumed, "flag": RESUMED_FLAG, "groups": list(group_ids)}
+    return [FailedSession(**row._asdict()) for row in await named_rows(connection, SQL["failed"], values)]
 
 
 async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> float | None:
@@ -99,12 +70,6 @@ async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> floa
 
 async def oldest_open_version(connection: Connection, job_id: UUID) -> int | None:
     """Return the oldest version that sampled a token in the open groups; None if they have no such token."""
-    cursor = await connection.execute(
-        f"""SELECT min(n.min_version) FROM trajectory_session s
-           JOIN trajectory_group g ON g.id = s.group_id AND g.state = {_GROUP_OPEN}
-           JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-           WHERE g.job_id = %s AND s.state IN ({_SESSION_OPEN}, {_SESSION_CLOSED})""",
-        [job_id],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else row[0]
+    (row,) = await named_rows(connection, SQL["oldest"], {"job": job_id})
+    oldest: int | None = row.min_version
+    return oldest

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event
-from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
+from seamlessflow.data_plane.store.values import packed, unpacked
+from seamlessflow.runtime.sql import sql_literal
 
 _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)

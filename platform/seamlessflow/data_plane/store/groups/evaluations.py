@@ -19,7 +19,7 @@ from seamlessflow.core.lifecycle.groups import EVALUATION_MOVES, EvaluationState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event, scheduler_notify
-from seamlessflow.data_plane.store.values import sql_literal
+from seamlessflow.runtime.sql import sql_literal
 
 _GROUP_EVALUATED = sql_literal(GroupState.EVALUATED)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)

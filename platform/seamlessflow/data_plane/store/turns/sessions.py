@@ -14,7 +14,7 @@ from seamlessflow.core.environment.failures import UNCHARGED, FailureKind
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
-from seamlessflow.data_plane.store.values import sql_literal
+from seamlessflow.runtime.sql import sql_literal
 
 _SESSION_FAILED = sql_literal(SessionState.FAILED)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)

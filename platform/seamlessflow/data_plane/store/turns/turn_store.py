@@ -43,8 +43,8 @@ from seamlessflow.data_plane.store.turns.sessions import (
     earlier_attempts,
     session_read,
 )
-from seamlessflow.data_plane.store.values import sql_literal
 from seamlessflow.runtime.connections import KEEPALIVES
+from seamlessflow.runtime.sql import sql_literal
 
 log = logging.getLogger(__name__)
 
