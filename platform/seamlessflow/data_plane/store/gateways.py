@@ -18,15 +18,15 @@ from psycopg.types.json import Jsonb
 
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.placement.engine_key import EngineKey
-from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.runtime.sql import sql_literal
+from seamlessflow.data_plane.store.connection import Connection, named_rows
+from seamlessflow.runtime.sql import statements
 
 # The channels; each payload has ids of sessions, separated by commas.
 SESSIONS_OVER = "sf_sessions_over"
 SESSIONS_FAILED = "sf_sessions_failed"  # over too, but the next attempts of their slots may resume them
 MAX_SESSIONS_SENT = 200  # in one notification, which may have 8000 bytes
 Paces = Mapping[EngineKey, tuple[float, float]]  # tokens sampled while the engine was full, and its seconds
-_SESSION_OPEN = sql_literal(SessionState.OPEN)
+SQL = statements(__name__, SessionState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,8 @@ class Holder:
 async def gateway_join(connection: Connection, name: str, public_url: str) -> int:
     """Begin an epoch and return it. Ends the epoch of a predecessor with the same name."""
     await _end(connection, "name = %s", [name])
-    cursor = await connection.execute(
-        """INSERT INTO trajectory_gateway (name, public_url, seen_at, demands)
-           VALUES (%s, %s, clock_timestamp(), '{}') RETURNING epoch""",
-        [name, public_url],
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    return int(row[0])
+    (row,) = await named_rows(connection, SQL["join"], {"name": name, "public_url": public_url})
+    return int(row.epoch)
 
 
 async def gateway_leave(connection: Connection, epoch: int) -> None:
@@ -78,12 +72,8 @@ async def gateway_sign(
     """Give a sign of life. Returns False if the epoch has ended. `turns`: how many run or wait, by job; `paces`: tokens
     and seconds of full engines, or None if the row's are new enough."""
     paces_json = None if paces is None else Jsonb({str(key): _rounded(*sums) for key, sums in paces.items()})
-    cursor = await connection.execute(
-        """UPDATE trajectory_gateway SET seen_at = clock_timestamp(), demands = %s, turns = %s,
-                                         paces = coalesce(%s, paces)
-           WHERE epoch = %s""",
-        [_counts(demands), _counts(turns), paces_json, epoch],
-    )
+    values = {"demands": _counts(demands), "turns": _counts(turns), "paces": paces_json, "epoch": epoch}
+    cursor = await connection.execute(SQL["sign"], values)
     return cursor.rowcount == 1
 
 
@@ -97,11 +87,8 @@ async def gateway_turns_set(connection: Connection, epoch: int, turns: Mapping[U
 
 async def read_again_book(connection: Connection, tokens: Mapping[UUID, int]) -> None:
     """Add to phases how many tokens of their turns other engines had to read again."""
-    await connection.execute(
-        """UPDATE scheduling_phase p SET num_read_again_tokens = num_read_again_tokens + fresh.num_tokens
-           FROM unnest(%s::uuid[], %s::bigint[]) AS fresh (id, num_tokens) WHERE p.id = fresh.id""",
-        [list(tokens), list(tokens.values())],
-    )
+    values = {"phases": list(tokens), "tokens": list(tokens.values())}
+    await connection.execute(SQL["read_again"], values)
 
 
 def _rounded(num_tokens: float, seconds: float) -> list[float]:
@@ -114,16 +101,15 @@ def _counts(numbers: Mapping[UUID, int] | Mapping[EngineKey, int]) -> Jsonb:
 
 async def gateways_read(connection: Connection, *, lease_s: float) -> list[Member]:
     """Return all gateways, in order of their epochs."""
-    cursor = await connection.execute(
-        """SELECT epoch, name, public_url, demands, seen_at < clock_timestamp() - make_interval(secs => %s)
-           FROM trajectory_gateway ORDER BY epoch""",
-        [lease_s],
-    )
     return [
         Member(
-            epoch, name, url, {EngineKey.parse(key): num for key, num in demands.items()}, is_silent=is_silent
+            row.epoch,
+            row.name,
+            row.public_url,
+            {EngineKey.parse(key): num for key, num in row.demands.items()},
+            is_silent=row.is_silent,
         )
-        for epoch, name, url, demands, is_silent in await cursor.fetchall()
+        for row in await named_rows(connection, SQL["members"], {"lease_s": lease_s})
     ]
 
 
@@ -134,22 +120,14 @@ async def gateways_end_silent(connection: Connection, *, lease_s: float) -> list
 
 async def absence_credit(connection: Connection, epoch: int, gap_s: float) -> None:
     """Add the last `gap_s` seconds to the held time of an epoch's open sessions: their gateway was blocked."""
-    cursor = await connection.execute(
-        "SELECT clock_timestamp(), name FROM trajectory_gateway WHERE epoch = %s", [epoch]
-    )
-    if (row := await cursor.fetchone()) is not None:
-        await _credit(connection, epoch, row[1], row[0] - datetime.timedelta(seconds=gap_s), row[0])
+    for row in await named_rows(connection, SQL["moment"], {"epoch": epoch}):
+        await _credit(connection, epoch, row.name, row.now - datetime.timedelta(seconds=gap_s), row.now)
 
 
 async def session_holder(connection: Connection, session_id: UUID) -> Holder | None:
     """Return who holds a session; None if there is no such session."""
-    cursor = await connection.execute(
-        """SELECT s.group_id, s.key_digest, s.gateway_epoch, g.name FROM trajectory_session s
-           LEFT JOIN trajectory_gateway g ON g.epoch = s.gateway_epoch WHERE s.id = %s""",
-        [session_id],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else Holder(row[0], bytes(row[1]), row[2], row[3])
+    rows = await named_rows(connection, SQL["holder"], {"session": session_id})
+    return Holder(**rows[0]._asdict()) if rows else None
 
 
 async def session_claim(connection: Connection, session_id: UUID, *, ended: int | None, epoch: int) -> bool:
@@ -158,13 +136,8 @@ async def session_claim(connection: Connection, session_id: UUID, *, ended: int 
     Returns False if another gateway was faster, or if `epoch` itself has ended. It waits for a turn that is being
     written and from then on refuses those of the old epoch, so a later read is complete.
     """
-    cursor = await connection.execute(
-        """UPDATE trajectory_session s SET gateway_epoch = %(epoch)s
-           WHERE s.id = %(session)s AND s.gateway_epoch IS NOT DISTINCT FROM %(ended)s
-             AND NOT EXISTS (SELECT 1 FROM trajectory_gateway g WHERE g.epoch = %(ended)s)
-             AND EXISTS (SELECT 1 FROM trajectory_gateway g WHERE g.epoch = %(epoch)s)""",
-        {"session": session_id, "ended": ended, "epoch": epoch},
-    )
+    values = {"session": session_id, "ended": ended, "epoch": epoch}
+    cursor = await connection.execute(SQL["claim"], values)
     return cursor.rowcount == 1
 
 
@@ -192,18 +165,6 @@ async def _credit(
     ended_at: datetime.datetime,
 ) -> None:
     """Stop the timers that ran when the gateway was last seen, and count from then on what it was away for."""
-    await connection.execute(
-        """UPDATE trajectory_session_hold
-           SET held_s = held_s + greatest(extract(epoch FROM %s - held_since), 0), held_since = NULL
-           WHERE gateway = %s AND held_since IS NOT NULL""",
-        [began_at, name],
-    )
-    await connection.execute(
-        f"""INSERT INTO trajectory_session_hold AS h (session_id, project_id, gateway, held_s, away_s)
-           SELECT s.id, s.project_id, %(name)s, 0,
-                  greatest(extract(epoch FROM %(ended)s - greatest(%(began)s, s.opened_at)), 0)
-           FROM trajectory_session s WHERE s.gateway_epoch = %(epoch)s AND s.state = {_SESSION_OPEN}
-           ORDER BY s.id
-           ON CONFLICT (session_id) DO UPDATE SET away_s = h.away_s + excluded.away_s""",
-        {"name": name, "epoch": epoch, "began": began_at, "ended": ended_at},
-    )
+    values = {"name": name, "epoch": epoch, "began": began_at, "ended": ended_at}
+    await connection.execute(SQL["stop_timers"], values)
+    await connection.execute(SQL["count_absence"], values)
