@@ -53,8 +53,8 @@ def changed_paths(base: str) -> list[Path]:
 
 
 def module_name(path: Path) -> str | None:
-    """Return the module that a file is, or None for other files."""
-    if path.suffix != ".py":
+    """Return the module that a file is, or whose SQL statements it contains; None for other files."""
+    if path.suffix not in {".py", ".sql"}:
         return None
     parts = path.with_suffix("").parts
     parts = parts[1:] if parts[0] in PACKAGES.values() else parts

@@ -21,7 +21,8 @@ STATEMENTS = {
 def needed() -> Iterator[tuple[str, str, str]]:
     """Yield (table, verb, file) for every statement."""
     for path in sorted((*SOURCES.rglob("*.py"), *SOURCES.rglob("*.sql"))):
-        text = path.read_text().replace("-- name", '"')  # as a string of Python, a statement ends before the next
+        # As in a string of Python, a statement ends before the next.
+        text = path.read_text().replace("-- name", '"')
         for verb, patterns in STATEMENTS.items():
             for pattern in patterns:
                 for found in re.finditer(pattern, text):

@@ -40,6 +40,7 @@ def test_a_change_concerns_tests_that_reach_it_through_imports_fixtures_and_prog
         ("workers/seamlessflow_workers/train/__init__.py", "seamlessflow_workers.train"),
         ("tests/unit/test_trees.py", "tests.unit.test_trees"),
         ("docs/architecture.md", None),
+        ("platform/seamlessflow/data_plane/store/jobs.sql", "seamlessflow.data_plane.store.jobs"),
     ],
 )
 def test_a_file_has_the_name_of_its_module(path: str, name: str | None) -> None:
