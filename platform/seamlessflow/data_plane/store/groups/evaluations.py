@@ -3,8 +3,6 @@
 Figures, metric points and the event commit together with the outcome that completes them, so none is ever partial.
 """
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,14 +15,11 @@ from seamlessflow.core.evaluation.schedule import is_evaluation_due
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import EVALUATION_MOVES, EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.connection import Connection, named_rows, new_id
 from seamlessflow.data_plane.store.events import job_event, scheduler_notify
-from seamlessflow.runtime.sql import sql_literal
+from seamlessflow.runtime.sql import statements
 
-_GROUP_EVALUATED = sql_literal(GroupState.EVALUATED)
-_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
-
-_TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
+SQL = statements(__name__, EvaluationState, GroupState, SessionState, over=TERMINAL_JOB_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,48 +32,32 @@ class Running:
 
 
 async def evaluation_running(connection: Connection, job_id: UUID) -> Running | None:
-    cursor = await connection.execute(
-        """SELECT e.version, e.num_tasks, (SELECT count(*) FROM trajectory_group g
-                                           WHERE g.job_id = e.job_id AND g.evaluation_version = e.version)
-           FROM trajectory_evaluation e WHERE e.job_id = %s AND e.state = %s""",
-        [job_id, EvaluationState.RUNNING.value],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else Running(*row)
+    rows = await named_rows(connection, SQL["running"], {"job": job_id})
+    return Running(**rows[0]._asdict()) if rows else None
 
 
 async def version_due(connection: Connection, job_id: UUID, spec: JobSpec) -> int | None:
     """Return the newest version if it is due for evaluation; None otherwise."""
-    cursor = await connection.execute(
-        """SELECT j.latest_version, j.published_batch,
-                  (SELECT max(version) FROM trajectory_evaluation e WHERE e.job_id = j.id)
-           FROM jobs_job j WHERE j.id = %s""",
-        [job_id],
-    )
-    row = await cursor.fetchone()
-    if row is None:
-        return None
-    latest, published_batch, last = row
-    is_due = is_evaluation_due(
-        every=spec.evaluation.every_versions,
-        latest_version=latest,
-        last_evaluated=last,
-        is_last=published_batch >= spec.train.num_updates,
-    )
-    return int(latest) if is_due else None
+    for job in await named_rows(connection, SQL["newest"], {"job": job_id}):
+        if is_evaluation_due(
+            every=spec.evaluation.every_versions,
+            latest_version=job.latest_version,
+            last_evaluated=job.last_evaluated,
+            is_last=job.published_batch >= spec.train.num_updates,
+        ):
+            return int(job.latest_version)
+    return None
 
 
 async def evaluation_insert(
     connection: Connection, *, project_id: UUID, job_id: UUID, version: int, num_tasks: int, spec: JobSpec
 ) -> Running:
     await connection.execute(
-        """INSERT INTO trajectory_evaluation (id, project_id, job_id, version, state, num_tasks, samples_per_task,
-                                              pass_at_k, started_at)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, '{}', now())""",
-        [
-            new_id(), project_id, job_id, version, EvaluationState.RUNNING.value, num_tasks,
-            spec.evaluation.samples_per_task,
-        ],
+        SQL["insert"],
+        {
+            "id": new_id(), "project": project_id, "job": job_id, "version": version, "num_tasks": num_tasks,
+            "samples_per_task": spec.evaluation.samples_per_task,
+        },
     )  # fmt: skip
     await job_event(
         connection,
@@ -100,43 +79,28 @@ async def evaluation_finish_if_whole(
     It is named after the oldest version that sampled a token of it. This is a later version than the one it was begun
     for if engines had updated before its first turn.
     """
-    # The lock on the row: if two groups end at the same time, the later one sees both.
-    cursor = await connection.execute(
-        """SELECT project_id, num_tasks FROM trajectory_evaluation
-           WHERE job_id = %s AND version = %s AND state = %s FOR UPDATE""",
-        [job_id, version, EvaluationState.RUNNING.value],
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    evaluation = {"job": job_id, "version": version}
+    running = await named_rows(connection, SQL["lock"], evaluation)
+    if not running:
         return False
-    project_id, num_tasks = row
-    cursor = await connection.execute(
-        f"""SELECT count(*), min(min_version), max(max_version) FROM trajectory_group
-           WHERE job_id = %s AND evaluation_version = %s AND state = {_GROUP_EVALUATED}""",
-        [job_id, version],
-    )
-    whole = await cursor.fetchone()
-    assert whole is not None
-    num_evaluated, min_version, max_version = whole
-    if num_evaluated < num_tasks:
+    project_id, num_tasks = running[0].project_id, running[0].num_tasks
+    (whole,) = await named_rows(connection, SQL["progress"], evaluation)
+    if whole.num_evaluated < num_tasks:
         return False
+    min_version, max_version = whole.min_version, whole.max_version
     figures = await _figures(connection, job_id, version, spec)
     measured = version if min_version is None else max(version, min_version)
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.FINISHED)
     await connection.execute(
-        """UPDATE trajectory_evaluation SET state = %s, ended_at = now(), num_rewarded = %s, num_sampled_tokens = %s,
-                  min_version = %s, max_version = %s, reward_mean = %s, pass_at_1 = %s, pass_at_k = %s, version = %s
-           WHERE job_id = %s AND version = %s""",
-        [
-            EvaluationState.FINISHED.value, figures.num_rewarded, figures.num_sampled_tokens, min_version, max_version,
-            figures.reward_mean, figures.pass_at.get(1), Jsonb({str(k): p for k, p in figures.pass_at.items()}),
-            measured, job_id, version,
-        ],
+        SQL["finish"],
+        {
+            **evaluation, "num_rewarded": figures.num_rewarded, "num_sampled_tokens": figures.num_sampled_tokens,
+            "min_version": min_version, "max_version": max_version, "reward_mean": figures.reward_mean,
+            "pass_at_1": figures.pass_at.get(1), "pass_at_k": Jsonb({str(k): p for k, p in figures.pass_at.items()}),
+            "measured": measured,
+        },
     )  # fmt: skip
-    await connection.execute(
-        "UPDATE trajectory_group SET evaluation_version = %s WHERE job_id = %s AND evaluation_version = %s",
-        [measured, job_id, version],
-    )
+    await connection.execute(SQL["rename_groups"], {**evaluation, "measured": measured})
     metrics = figures.metrics(measured, max_version)
     await _metrics_store(connection, project_id, job_id, measured, metrics)
     await job_event(
@@ -157,22 +121,16 @@ async def evaluations_cancel(connection: Connection) -> None:
     """Cancel the evaluations of jobs that are over, because no agent runs their remaining tasks. Figures stay null."""
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.CANCELLED)
     async with connection.transaction():
-        cursor = await connection.execute(
-            """UPDATE trajectory_evaluation e SET state = %s, ended_at = now() FROM jobs_job j
-               WHERE e.state = %s AND j.id = e.job_id AND j.state = ANY(%s)
-               RETURNING e.project_id, e.job_id, e.version, j.state""",
-            [EvaluationState.CANCELLED.value, EvaluationState.RUNNING.value, _TERMINAL],
-        )
-        for project_id, job_id, version, job_state in await cursor.fetchall():
+        for row in await named_rows(connection, SQL["cancel"], {}):
             await job_event(
                 connection,
-                project_id=project_id,
-                job_id=job_id,
+                project_id=row.project_id,
+                job_id=row.job_id,
                 kind="evaluation.state",
                 from_state=EvaluationState.RUNNING.value,
                 to_state=EvaluationState.CANCELLED.value,
-                reason=f"the evaluation of version {version} was not completed: the job is {job_state}",
-                data={"version": version},
+                reason=f"the evaluation of version {row.version} was not completed: the job is {row.job_state}",
+                data={"version": row.version},
             )
 
 
@@ -204,31 +162,20 @@ class _Figures:
 
 
 async def _figures(connection: Connection, job_id: UUID, version: int, spec: JobSpec) -> _Figures:
-    cursor = await connection.execute(
-        f"""SELECT count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL),
-                  count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward >= %(correct)s),
-                  avg(s.reward) FILTER (WHERE s.state = {_SESSION_CLOSED}),
-                  sum(s.num_sampled_tokens) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL),
-                  count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.is_timeout), sum(s.num_sampled_tokens),
-                  (SELECT extract(epoch FROM now() - e.started_at)::float FROM trajectory_evaluation e
-                   WHERE e.job_id = %(job)s AND e.version = %(version)s)
-           FROM trajectory_group g LEFT JOIN trajectory_session s ON s.group_id = g.id
-           WHERE g.job_id = %(job)s AND g.evaluation_version = %(version)s GROUP BY g.id""",
-        {"job": job_id, "version": version, "correct": spec.evaluation.correct_reward},
-    )
-    samples, passed, rewards, lengths, timeouts, tokens, durations = zip(
-        *await cursor.fetchall(), strict=True
-    )
+    values = {"job": job_id, "version": version, "correct": spec.evaluation.correct_reward}
+    tasks = await named_rows(connection, SQL["figures"], values)
+    samples, passed = [task.num_rewarded for task in tasks], [task.num_passed for task in tasks]
     num_rewarded = sum(samples)
-    known = [reward for reward in rewards if reward is not None]
+    known = [task.reward_mean for task in tasks if task.reward_mean is not None]
     estimates = {k: pass_at_k_mean(samples, passed, k) for k in spec.evaluation.ks}
+    length = float(sum(task.num_rewarded_tokens or 0 for task in tasks))
     return _Figures(
         num_rewarded=num_rewarded,
-        num_sampled_tokens=int(sum(number or 0 for number in tokens)),
-        duration_s=durations[0],
+        num_sampled_tokens=int(sum(task.num_tokens or 0 for task in tasks)),
+        duration_s=tasks[0].duration_s,
         reward_mean=float(np.mean(known)) if known else None,
-        length_mean=float(sum(number or 0 for number in lengths)) / num_rewarded if num_rewarded else None,
-        timeout_fraction=sum(timeouts) / num_rewarded if num_rewarded else None,
+        length_mean=length / num_rewarded if num_rewarded else None,
+        timeout_fraction=sum(task.num_timeouts for task in tasks) / num_rewarded if num_rewarded else None,
         pass_at={k: estimate for k, estimate in estimates.items() if estimate is not None},
     )
 
@@ -236,9 +183,5 @@ async def _figures(connection: Connection, job_id: UUID, version: int, spec: Job
 async def _metrics_store(
     connection: Connection, project_id: UUID, job_id: UUID, step: int, metrics: dict[str, Any]
 ) -> None:
-    await connection.execute(
-        """INSERT INTO telemetry_metricpoint (project_id, job_id, name, step, value, at)
-           SELECT %s, %s, name, %s, value, now() FROM unnest(%s::text[], %s::float8[]) AS point (name, value)
-           ON CONFLICT (job_id, name, step) DO UPDATE SET value = excluded.value""",
-        [project_id, job_id, step, list(metrics), list(metrics.values())],
-    )
+    values = {"names": list(metrics), "values": list(metrics.values())}
+    await connection.execute(SQL["metrics"], {"project": project_id, "job": job_id, "step": step, **values})
