@@ -138,7 +138,7 @@ def _job_pages(machine: SeenMachine) -> Iterator[list[SeenJob]]:
 
 
 def _view(machine: SeenMachine) -> MachineView:
-    """Return what the rules on warm processes read of a machine: neither its phases nor when it was heard."""
+    """Return the machine as the rules on warm processes read it: without phases and times of heartbeats."""
     return MachineView(
         id=machine.id,
         name=machine.name,

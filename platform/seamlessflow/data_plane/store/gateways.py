@@ -164,7 +164,7 @@ async def _credit(
     began_at: datetime.datetime,
     ended_at: datetime.datetime,
 ) -> None:
-    """Stop the timers that ran when the gateway was last seen, and count from then on what it was away for."""
+    """Stop the timers that ran when the gateway was last seen, and count its absence from then on."""
     values = {"name": name, "epoch": epoch, "began": began_at, "ended": ended_at}
     await connection.execute(SQL["stop_timers"], values)
     await connection.execute(SQL["count_absence"], values)

@@ -103,7 +103,7 @@ class ForestSession:
 
 @dataclass(frozen=True, slots=True)
 class ForestPage:
-    """Nodes in order; a session is its index in the requested list. `details` has what the columns cannot express."""
+    """Nodes in order; a session is its index in the requested list. `details` has the rest, which fits no column."""
 
     columns: Mapping[str, NDArray[Any]]
     details: list[list[Any]]  # [session, index, version spans, hand-overs]

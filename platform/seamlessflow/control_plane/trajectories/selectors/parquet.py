@@ -90,7 +90,7 @@ def parquet_write(job_id: UUID, folder: Path) -> None:
 
 
 class _Sink(io.RawIOBase):
-    """Collects what the writer writes until `taken` returns it."""
+    """Collects the bytes of the writer until `taken` returns them."""
 
     def __init__(self) -> None:
         super().__init__()
