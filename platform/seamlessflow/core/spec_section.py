@@ -24,13 +24,9 @@ WORDS = {
     "len": "length",
     "seqs": "sequences",
 }
-UNITS = {
-    "_s": "seconds",
-    "_bytes": "bytes",
-    "_tokens": "tokens",
-    "_tokens_per_turn": "tokens",
-    "_model_len": "tokens",
-    "_updates": "updates",
+# By the last word of a field's name.
+UNITS = {"s": "seconds", "len": "tokens", "turn": "tokens"} | {
+    word: word for word in ("bytes", "tokens", "updates")
 }
 MAX_NAME_CHARS = 64
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -61,8 +57,8 @@ class SpecSection(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> Any:
         schema = handler(core_schema)
         for name, field in handler.resolve_ref_schema(schema).get("properties", {}).items():
-            units = [unit for end, unit in UNITS.items() if name.endswith(end)]
-            field |= {"title": title_of(name)} | ({"x-unit": units[0]} if units else {})
+            unit = UNITS.get(name.split("_")[-1])
+            field |= {"title": title_of(name)} | ({"x-unit": unit} if unit else {})
         return schema
 
     @classmethod

@@ -167,11 +167,7 @@ function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: M
   );
 }
 
-interface SettingProps {
-  name: keyof MachineEdit;
-  value: unknown;
-  onChange: (value: string | number) => void;
-}
+type SettingProps = { name: keyof MachineEdit; value: unknown; onChange: (value: string | number) => void };
 
 /** A field of the desired state that is a text or a number, by its declaration. It keeps the text as typed. */
 function SettingField({ name, value, onChange }: SettingProps) {

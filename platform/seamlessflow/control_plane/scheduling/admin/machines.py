@@ -80,8 +80,13 @@ class MachineAdmin(KeptAdmin):
     search_fields = ["name", "=id", "tags__icontains"]
     search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
-        *("name", "generation", "edited_by"),
-        *(*KINDS, "quarantine", "is_released", "reason"),
+        "name",
+        "generation",
+        "edited_by",
+        *KINDS,
+        "quarantine",
+        "is_released",
+        "reason",
         "seen_generation",
     ]
     readonly_fields = ["name", "generation", "edited_by", "quarantine"]
