@@ -24,13 +24,13 @@ def example_model(folder: Path) -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with CACHE.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _run("seamlessflow_workers.train.example", "--out", str(folder), "--cache", str(CACHE), "--seed", "0")
+        _run("seamlessflow_workers.example", "--out", str(folder), "--cache", str(CACHE), "--seed", "0")
     return folder
 
 
 def example_tasks(file: Path) -> Path:
     _run(
-        "seamlessflow_workers.train.example.tasks",
+        "seamlessflow_workers.example.tasks",
         *("--environment", "calculator", "--num", "500", "--seed", "0", "--out", str(file)),
     )
     return file

@@ -315,7 +315,7 @@ async def _example_make(home: Home) -> dict[str, Path]:
         else "example model: cached"
     )
     await _python(
-        "seamlessflow_workers.train.example",
+        "seamlessflow_workers.example",
         "--out",
         str(files["model"]),
         "--cache",
@@ -324,7 +324,7 @@ async def _example_make(home: Home) -> dict[str, Path]:
         str(SEED),
     )
     await _python(
-        "seamlessflow_workers.train.example.tasks",
+        "seamlessflow_workers.example.tasks",
         "--environment",
         "calculator",
         "--num",

@@ -12,16 +12,16 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment
-from seamlessflow_workers.train.example.tokenizer import (
+from seamlessflow_workers.example.tasks import ExampleEnvironment
+from seamlessflow_workers.example.tokenizer import (
     END,
     PAD,
     SPECIAL_TOKENS,
     save_tokenizer,
     train_tokenizer,
 )
-from seamlessflow_workers.train.example.transcripts import ChatTemplate, Stage, iter_transcripts
-from seamlessflow_workers.train.example.warm_start import save_model
+from seamlessflow_workers.example.transcripts import ChatTemplate, Stage, iter_transcripts
+from seamlessflow_workers.example.warm_start import save_model
 from tests.benchmarks.cluster.workloads import MAX_MODEL_LEN
 
 HEAD_DIM = 32

@@ -16,7 +16,7 @@ from seamlessflow.core.guidance.argument_rules import json_text
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import MatcherFailedError, TokenNotAllowedError, unpacked_mask
 from seamlessflow.core.guidance.matching import Vocabulary
-from seamlessflow_workers.train.example.tokenizer import train_tokenizer
+from seamlessflow_workers.example.tokenizer import train_tokenizer
 from tests.fixtures.guidance import END, NUM_TOKENS, OTHER_END, allowed_tokens, random_answer, tiny_vocabulary
 from tests.fixtures.tiny_text import SPECIAL
 

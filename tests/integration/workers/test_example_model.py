@@ -14,9 +14,9 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL
-from seamlessflow_workers.train.example import build
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment, iter_tasks
-from seamlessflow_workers.train.example.transcripts import ChatTemplate, Transcript
+from seamlessflow_workers.example import build
+from seamlessflow_workers.example.tasks import ExampleEnvironment, iter_tasks
+from seamlessflow_workers.example.transcripts import ChatTemplate, Transcript
 from tests.fixtures.repository import ROOT
 
 NUM_TASKS = 192
@@ -44,7 +44,7 @@ def model_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build_in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT / 'workers'}"}
-    command = [sys.executable, "-X", "importtime", "-m", "seamlessflow_workers.train.example", *arguments]
+    command = [sys.executable, "-X", "importtime", "-m", "seamlessflow_workers.example", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 

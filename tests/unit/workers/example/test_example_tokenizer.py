@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment
-from seamlessflow_workers.train.example.tokenizer import SPECIAL_TOKENS, VOCABULARY_SIZE, train_tokenizer
-from seamlessflow_workers.train.example.transcripts import ChatTemplate, Stage, Transcript, iter_transcripts
+from seamlessflow_workers.example.tasks import ExampleEnvironment
+from seamlessflow_workers.example.tokenizer import SPECIAL_TOKENS, VOCABULARY_SIZE, train_tokenizer
+from seamlessflow_workers.example.transcripts import ChatTemplate, Stage, Transcript, iter_transcripts
 
 MAX_TOOLS_TOKENS = 60
 MAX_CALL_TOKENS = 20

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment
-from seamlessflow_workers.train.example.transcripts import (
+from seamlessflow_workers.example.tasks import ExampleEnvironment
+from seamlessflow_workers.example.transcripts import (
     GUESS_SHARE,
     RIGHT_USE_SHARE,
     Stage,

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from seamlessflow_workers.train.example.transcripts import TEMPLATE_PATH
+from seamlessflow_workers.example.transcripts import TEMPLATE_PATH
 
 VOCABULARY_SIZE = 512
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"

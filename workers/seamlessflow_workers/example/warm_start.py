@@ -15,7 +15,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from seamlessflow_workers.train.example.tokenizer import END, PAD, START
+from seamlessflow_workers.example.tokenizer import END, PAD, START
 
 MAX_POSITIONS = 512
 BATCH_SIZE = 32  # transcripts per step

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, calculate
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment, ExampleTask, iter_tasks
+from seamlessflow_workers.example.tasks import ExampleEnvironment, ExampleTask, iter_tasks
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 RIGHT_USE_SHARE = 0.20

@@ -1,6 +1,6 @@
 """Task files of the built-in environments: one JSON object per line, `{"id", "question", "answer"}`.
 
-The same (environment, num, seed) gives the same bytes. `python -m seamlessflow_workers.train.example.tasks
+The same (environment, num, seed) gives the same bytes. `python -m seamlessflow_workers.example.tasks
 --environment calculator --num 2000 --seed 0 --out tasks.jsonl`
 """
 

@@ -1,6 +1,6 @@
 """Makes the example model from a seed, without any download; the result is an ordinary Hugging Face folder.
 
-`python -m seamlessflow_workers.train.example --out DIR [--environment calculator|arithmetic] [--seed 0] [--cache DIR]`
+`python -m seamlessflow_workers.example --out DIR [--environment calculator|arithmetic] [--seed 0] [--cache DIR]`
 
 The content is addressed by (environment, seed, code): a folder with the right key is left alone and a cached one is
 copied, both without importing torch. Folders are written beside their final path and renamed, so they are always
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seamlessflow_workers.agents.environments import calc_tool
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment
+from seamlessflow_workers.example.tasks import ExampleEnvironment
 
 KEY_FILE = "example_model.key"
 NUM_PRACTICE_STEPS = 80
@@ -110,9 +110,9 @@ def _write_model(
     # Imported here, so that using a cached model does not import torch.
     import torch
 
-    from seamlessflow_workers.train.example import warm_start
-    from seamlessflow_workers.train.example.tokenizer import save_tokenizer, train_tokenizer
-    from seamlessflow_workers.train.example.transcripts import ChatTemplate, Stage, iter_transcripts
+    from seamlessflow_workers.example import warm_start
+    from seamlessflow_workers.example.tokenizer import save_tokenizer, train_tokenizer
+    from seamlessflow_workers.example.transcripts import ChatTemplate, Stage, iter_transcripts
 
     torch.set_num_threads(NUM_THREADS)
     template = ChatTemplate()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from seamlessflow_workers.agents.environments.calc_tool import calculate
-from seamlessflow_workers.train.example.tasks import ExampleEnvironment, ExampleTask, iter_tasks, write_tasks
+from seamlessflow_workers.example.tasks import ExampleEnvironment, ExampleTask, iter_tasks, write_tasks
 
 
 def tasks(environment: ExampleEnvironment, *, seed: int = 0, num_tasks: int = 200) -> list[ExampleTask]:
@@ -46,6 +46,6 @@ def test_the_file_holds_one_task_a_line(tmp_path: Path) -> None:
 
 
 def test_making_tasks_imports_no_torch() -> None:
-    script = "import seamlessflow_workers.train.example.tasks, sys; sys.exit('torch' in sys.modules)"
+    script = "import seamlessflow_workers.example.tasks, sys; sys.exit('torch' in sys.modules)"
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
