@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
 
 from seamlessflow.control_plane.accounts.selectors.access import Access
-from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.accounts.selectors.pools import pools_of
+from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -19,15 +20,10 @@ from seamlessflow.core.types.tags import Role
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
-    """List machines by name, with heartbeat and live phase (`is_own`: it belongs to one of the caller's projects).
-
-    The pool `default` is open to all while it has no grant.
-    """
+    """List machines by name, with heartbeat and live phase (`is_own`: it belongs to one of the caller's projects)."""
     machines = Machine.objects.all()
     if not access.is_operator:
-        grants = PoolGrant.objects.filter(pool=OuterRef("pool"))
-        granted = Exists(grants.filter(project_id__in=access.readable))
-        machines = machines.filter(granted | (Q(pool=OPEN_POOL) & ~Exists(grants)))
+        machines = machines.filter(pool__in=pools_of(access.readable))
     is_own = ExpressionWrapper(Q(project_id__in=access.readable), output_field=BooleanField())
     live = (
         Phase.objects.filter(state__in=sorted(LIVE_PHASE_STATES))
@@ -62,10 +58,7 @@ def pools_visible(*, access: Access) -> frozenset[str]:
     """Return the pools whose machines the caller may see, with the open pool while it has no grant, even if empty."""
     if access.is_operator:
         return frozenset(Machine.objects.values_list("pool", flat=True)) | {OPEN_POOL}
-    grants = PoolGrant.objects.values_list("pool", "project_id")
-    granted = {pool for pool, project_id in grants if project_id in access.readable}
-    is_open = all(pool != OPEN_POOL for pool, _ in grants)
-    return frozenset(granted | {OPEN_POOL} if is_open else granted)
+    return pools_of(access.readable)
 
 
 def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
 from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
-from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view, pools_of, reported_fields
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view, reported_fields
 from seamlessflow.control_plane.worker_protocol.beats import (
     JOBS_PER_PAGE,
     SeenJob,
@@ -35,6 +35,7 @@ from seamlessflow.core.scheduling.eligibility import may_keep_warm
 from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.scheduling.warm import MAX_WARM_JOBS, WarmCandidate, leaves_checkpoint, warm_choose
 from seamlessflow.core.sizing.job_needs import DeviceMemory
+from seamlessflow.core.types.pools import pools_usable
 from seamlessflow.core.types.tags import Role
 
 CREDENTIAL_TTL_S = 24 * 3600
@@ -149,8 +150,8 @@ def _view(machine: SeenMachine) -> MachineView:
 
 
 def _roles_here(machine: SeenMachine, view: MachineView, job: SeenJob, resolved: ResolvedSpec) -> list[Role]:
-    grants = {machine.pool: machine.granted} if machine.granted else {}
-    wanted = job_view(job.id, resolved, pools_of(job.project_id, [machine.pool], grants))
+    pools = pools_usable({machine.pool: machine.granted}, [job.project_id])
+    wanted = job_view(job.id, resolved, pools)
     return [role for role in resolved.spec.roles if may_keep_warm(view, wanted, role)]
 
 

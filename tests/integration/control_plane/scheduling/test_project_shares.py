@@ -27,7 +27,7 @@ from tests.fixtures.control_plane import Cast, Person, worker_make
 from tests.integration.control_plane.scheduling.test_queue import cycle, full_fleet, job_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
-NUM_QUERIES = 9
+NUM_QUERIES = 10
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from tests.fixtures.control_plane import SYSTEM, Cast, Person, worker_make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EXTERNAL = {"name": "external"}
-NUM_QUERIES = 7  # token and user, roles, machines, paces, jobs, failures, the jobs of the page
+NUM_QUERIES = 8  # token and user, roles, machines, paces, jobs, grants, failures, the jobs of the page
 
 
 def cycle() -> None:

@@ -27,7 +27,6 @@ from seamlessflow.control_plane.scheduling.selectors.snapshot_rows import (
     machine_views,
     machine_views_of,
 )
-from seamlessflow.control_plane.scheduling.selectors.snapshot_views import grants_load, pools_of
 from seamlessflow.control_plane.scheduling.services.judgements import machine_quarantine
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -223,14 +222,13 @@ def test_a_lease_reads_a_machine_as_the_snapshot_does(cast: Cast) -> None:
     assert not quarantine.is_over
 
 
-@pytest.mark.parametrize("granted", [[], ["ours"], ["default"], ["ours", "default"]])
-def test_a_job_may_use_the_pools_that_its_lease_is_checked_against(cast: Cast, granted: list[str]) -> None:
+def test_a_job_may_use_the_pools_of_its_project(cast: Cast) -> None:
     cast.job()
-    for pool in granted:
-        PoolGrant.objects.create(pool=pool, project=cast.owner.project)
-    (job,) = job_views()
-    names = ["ours", "default"]
-    assert job.pools == pools_of(cast.owner.project.id, names, grants_load(*names))
+    assert [job.pools for job in job_views()] == [{"default"}]
+    PoolGrant.objects.create(pool="ours", project=cast.owner.project)
+    PoolGrant.objects.create(pool="default", project=cast.outsider.project)
+    PoolGrant.objects.create(pool="theirs", project=cast.outsider.project)
+    assert [job.pools for job in job_views()] == [{"ours"}]
 
 
 @contextlib.contextmanager

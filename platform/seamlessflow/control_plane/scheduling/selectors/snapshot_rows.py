@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from seamlessflow.control_plane.accounts.selectors.pools import grants_load
 from seamlessflow.control_plane.common.database.prepared import prepared_rows
 from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
 from seamlessflow.control_plane.jobs.selectors.jobs import specs_load
@@ -26,7 +27,7 @@ from seamlessflow.core.scheduling.heartbeats import unheard_limit_s
 from seamlessflow.core.scheduling.passes.demand import KEPT_SHARE, agents_for, engines_for
 from seamlessflow.core.scheduling.passes.unused import has_no_sessions
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, QuarantineView
-from seamlessflow.core.types.pools import OPEN_POOL
+from seamlessflow.core.types.pools import pools_usable
 from seamlessflow.core.types.tags import EXCLUSIVE_ROLES, Role
 from seamlessflow.runtime.sql import statements
 
@@ -34,7 +35,7 @@ from seamlessflow.runtime.sql import statements
 MAX_CAPABILITIES = 4096
 SQL = statements(
     __name__, EvaluationState, GroupState, PhaseState, Role, SessionState, live=LIVE_PHASE_STATES,
-    over=TERMINAL_JOB_STATES, exclusive=EXCLUSIVE_ROLES, open_pool=OPEN_POOL,
+    over=TERMINAL_JOB_STATES, exclusive=EXCLUSIVE_ROLES,
 )  # fmt: skip
 
 
@@ -55,8 +56,15 @@ def job_views() -> tuple[JobView, ...]:
     """Return the unfinished jobs in order of their creation."""
     rows = prepared_rows(SQL["jobs"])
     specs = specs_load([row.id for row in rows])
-    # A job without a spec was deleted since.
-    return tuple(_job_view(row, order, specs[row.id]) for order, row in enumerate(rows) if row.id in specs)
+    grants = grants_load()
+    pools = {
+        project_id: pools_usable(grants, [project_id]) for project_id in {row.project_id for row in rows}
+    }
+    return tuple(
+        _job_view(row, order, specs[row.id], pools[row.project_id])
+        for order, row in enumerate(rows)
+        if row.id in specs  # one without a spec was deleted since
+    )
 
 
 def _machine_views(rows: list[Any]) -> tuple[MachineView, ...]:
@@ -149,14 +157,14 @@ def _agents(num_sessions: int, spec: Any) -> dict[str, int]:
     }
 
 
-def _job_view(row: Any, order: int, resolved: ResolvedSpec) -> JobView:
+def _job_view(row: Any, order: int, resolved: ResolvedSpec, pools: frozenset[str]) -> JobView:
     spec = resolved.spec
     is_queued, admitted_s = row.state == JobState.QUEUED, row.admitted_s or 0.0
     published_s = inf if row.published_s is None else row.published_s
     return job_view(
         row.id,
         resolved,
-        frozenset([OPEN_POOL, *row.granted] if row.is_open else row.granted),
+        pools,
         state=JobState(row.state),
         order=order,
         priority=spec.priority if row.priority is None else row.priority,

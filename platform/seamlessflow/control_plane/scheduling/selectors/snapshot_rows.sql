@@ -48,9 +48,6 @@ ORDER BY m.name, p.job_id
 -- Unfinished jobs with what they need and have. What is over is counted by indices alone. Locks nothing.
 SELECT j.id, j.state, j.desired, j.latest_version, j.published_batch, j.num_failures, j.pause_reason,
        j.waiting_reason,
-       NOT EXISTS (SELECT FROM cluster_poolgrant granted WHERE granted.pool = {open_pool}) AS is_open,
-       ARRAY(SELECT granted.pool::text FROM cluster_poolgrant granted
-             WHERE granted.project_id = j.project_id) AS granted,
        j.project_id, project.weight AS project_weight, project.machine_quota AS project_quota,
        project.priority_ceiling, j.name, j.priority, j.owed,
        extract(epoch FROM statement_timestamp() - coalesce(j.queued_at, j.created_at))::float8 AS waiting_s,

@@ -1,23 +1,18 @@
-"""Turns reports of machines, grants of pools and specs of jobs into the values that the scheduling rules read."""
+"""Turns reports of machines and specs of jobs into the values that the scheduling rules read."""
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from seamlessflow.control_plane.cluster.models import PoolGrant
 from seamlessflow.control_plane.common.resolved_specs import ResolvedSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.scheduling.snapshot import JobView
 from seamlessflow.core.sizing.job_needs import device_memory
 from seamlessflow.core.types.devices import Device
 from seamlessflow.core.types.labels import labels_of
-from seamlessflow.core.types.pools import OPEN_POOL
 from seamlessflow.core.types.tags import Role
-
-Grants = Mapping[str, Collection[UUID]]
 
 
 def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,21 +29,6 @@ def reported_fields(capabilities: Mapping[str, Any]) -> dict[str, Any]:
         "agent_slots": capabilities.get("agent_slots", 1),
         "memory": device_memory(working),
     }
-
-
-def grants_load(*pools: str) -> Grants:
-    """Return the projects that each of the pools is granted to."""
-    granted: dict[str, set[UUID]] = defaultdict(set)
-    rows = PoolGrant.objects.filter(pool__in=pools)
-    for pool, project_id in rows.values_list("pool", "project_id"):
-        granted[pool].add(project_id)
-    return granted
-
-
-def pools_of(project_id: UUID, pools: Collection[str], grants: Grants) -> frozenset[str]:
-    """Return the pools that a project may use. The default pool is open to all until a project is granted it."""
-    is_open = {pool for pool in pools if pool == OPEN_POOL and pool not in grants}
-    return frozenset(is_open | {pool for pool in pools if project_id in grants.get(pool, ())})
 
 
 def job_view(

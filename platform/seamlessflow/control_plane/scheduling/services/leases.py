@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef
 
 from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.accounts.selectors.pools import pools_of
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services.phases import phase_move
 from seamlessflow.control_plane.common.errors import ApplicationError
@@ -25,7 +26,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services.moves import PLATFORM, job_desire, job_move
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors.snapshot_rows import machine_views_of
-from seamlessflow.control_plane.scheduling.selectors.snapshot_views import grants_load, job_view, pools_of
+from seamlessflow.control_plane.scheduling.selectors.snapshot_views import job_view
 from seamlessflow.control_plane.scheduling.services.judgements import machine_admit, machine_quarantine
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, FailureCause, PhaseState
@@ -284,9 +285,12 @@ def _next_set(decision: SetNext) -> bool:
 def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
     """Return why a lease is not possible any more, or None. The rule that decided it judges the locked rows."""
     (view,) = machine_views_of([machine.id])
-    pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
     wanted = job_view(
-        job.id, job.resolved, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
+        job.id,
+        job.resolved,
+        pools_of([job.project_id]),
+        state=JobState(job.state),
+        desired=DesiredJobState(job.desired),
     )
     if (rejection := lease_rejection(view, wanted, role)) is not None:
         return rejection
