@@ -27,7 +27,7 @@ def require_client() -> Callable[[str], None]:
     return require
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def agents_world(
     migrated_template: str, embedded_services: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[AgentsWorld]:
@@ -37,7 +37,7 @@ async def agents_world(
         yield world
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def forced_world(
     migrated_template: str, embedded_services: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[AgentsWorld]:

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -335,6 +335,15 @@ class _Models:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> _Models:
     return _Models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="package")
+def vllm_servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VllmServers]:
+    servers = VllmServers(request.getfixturevalue("vllm_interpreter"), tmp_path_factory.mktemp("vllm"))
+    yield servers
+    servers.stop()
 
 
 StartEngine = Callable[..., Awaitable[EngineUnderTest]]

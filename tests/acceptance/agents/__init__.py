@@ -1,0 +1,1 @@
+"""Agent clients: a package, so that their gateways may end with them."""
