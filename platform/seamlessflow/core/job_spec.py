@@ -5,7 +5,7 @@ Strict: an unknown key is refused with the nearest known name (`spec_problems`),
 coerced silently. `JobSpec.model_json_schema()` is exported to `api_schema/job_spec.schema.json`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -129,9 +129,8 @@ class JobSpec(SpecSection):
 
     @model_validator(mode="after")
     def _offline_data_fits(self) -> "JobSpec":
-        for is_wrong, reason in _impossible_offline(self) if self.data.is_offline else ():
-            if is_wrong:
-                raise ValueError(reason)
+        for reason in _impossible_offline(self) if self.data.is_offline else ():
+            raise ValueError(reason)
         if self.environment.name == "none" and not self.data.is_offline:
             raise ValueError(
                 "environment.name: 'none' runs no agents, so nothing would be trained; name an environment, or set "
@@ -250,55 +249,37 @@ class JobSpec(SpecSection):
         return self.algorithm.aggregation_constant or float(self.rollout.max_tokens_per_turn)
 
 
-def _impossible_offline(spec: JobSpec) -> list[tuple[bool, str]]:
-    """Return (whether it is set, why it is refused) for each option that an offline dataset leaves without work."""
+def _impossible_offline(spec: JobSpec) -> Iterator[str]:
+    """Yield a sentence for each option that is set and that an offline dataset leaves without work."""
     algorithm, placement = spec.algorithm, spec.placement
-    return [
-        (
-            algorithm.advantage is not AdvantageEstimator.ONE,
-            (
-                f"algorithm.name: {algorithm.name.value!r} weights sessions by advantages of the policy that sampled "
-                "them, but an offline dataset can only be imitated; set algorithm.name to 'sft'"
-            ),
-        ),
-        (
-            algorithm.off_policy.importance is not ImportanceRule.NONE,
-            "algorithm.off_policy.importance: the likelihood of an offline dataset has no ratio to weight; use 'none'",
-        ),
-        (
-            bool(algorithm.stages) or algorithm.sampling.history,
-            (
-                "algorithm.stages and sampling.history: these choose tasks to run, but a job on an offline "
-                "dataset runs none; use data.domains to select recorded tasks"
-            ),
-        ),
-        (
-            algorithm.sft_min_reward != AlgorithmSection.model_fields["sft_min_reward"].default,
-            "algorithm.sft_min_reward: data.min_reward selects from an offline dataset; leave sft_min_reward out",
-        ),
-        (
-            spec.environment.name != "none",
-            (
-                f"environment.name: {spec.environment.name!r} runs agents, but a job on an offline dataset has none; "
-                "leave environment out"
-            ),
-        ),
-        (
-            spec.rollout != RolloutSection(),
-            "rollout: a job on an offline dataset samples nothing; leave rollout out (see data.groups_per_batch)",
-        ),
-        (
-            spec.evaluation.is_on,
-            (
-                "evaluation.tasks: held-out tasks need engines and agents, but a job on an offline dataset has none; "
-                "leave evaluation.tasks out"
-            ),
-        ),
-        (
-            bool(placement.rollout or placement.agent),
-            "placement: a job on an offline dataset has only the role train; leave rollout and agent out",
-        ),
-    ]
+    if algorithm.advantage is not AdvantageEstimator.ONE:
+        yield (
+            f"algorithm.name: {algorithm.name.value!r} weights sessions by advantages of the policy that sampled "
+            "them, but an offline dataset can only be imitated; set algorithm.name to 'sft'"
+        )
+    if algorithm.off_policy.importance is not ImportanceRule.NONE:
+        yield "algorithm.off_policy.importance: the likelihood of an offline dataset has no ratio to weight; use 'none'"
+    if algorithm.stages or algorithm.sampling.history:
+        yield (
+            "algorithm.stages and sampling.history: these choose tasks to run, but a job on an offline "
+            "dataset runs none; use data.domains to select recorded tasks"
+        )
+    if algorithm.sft_min_reward != AlgorithmSection.model_fields["sft_min_reward"].default:
+        yield "algorithm.sft_min_reward: data.min_reward selects from an offline dataset; leave sft_min_reward out"
+    if spec.environment.name != "none":
+        yield (
+            f"environment.name: {spec.environment.name!r} runs agents, but a job on an offline dataset has none; "
+            "leave environment out"
+        )
+    if spec.rollout != RolloutSection():
+        yield "rollout: a job on an offline dataset samples nothing; leave rollout out (see data.groups_per_batch)"
+    if spec.evaluation.is_on:
+        yield (
+            "evaluation.tasks: held-out tasks need engines and agents, but a job on an offline dataset has none; "
+            "leave evaluation.tasks out"
+        )
+    if placement.rollout or placement.agent:
+        yield "placement: a job on an offline dataset has only the role train; leave rollout and agent out"
 
 
 class InvalidJobSpec(ValueError):

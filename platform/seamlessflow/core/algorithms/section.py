@@ -4,7 +4,7 @@ Options that a spec leaves out come from the preset of `name` (`core.algorithms.
 resolved spec states all of them. Impossible combinations are refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -212,9 +212,8 @@ class AlgorithmSection(SpecSection):
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be(self) -> "AlgorithmSection":
-        for is_wrong, reason in _impossible(self):
-            if is_wrong:
-                raise ValueError(reason)
+        for reason in _impossible(self):
+            raise ValueError(reason)
         return self
 
     @property
@@ -239,114 +238,71 @@ class AlgorithmSection(SpecSection):
         return self.kl_coef > 0 and self.kl_placement is KlPlacement.REWARD
 
 
-def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
-    """Return (whether it is set, why it is refused) for each combination without a meaning."""
+def _impossible(section: AlgorithmSection) -> Iterator[str]:
+    """Yield a sentence for each combination without a meaning."""
     off_policy = section.off_policy
     is_sequence = section.ratio is not RatioLevel.TOKEN
     is_kl_in_reward = section.is_kl_in_reward
     estimator = section.advantage
-    return [
-        (
-            is_sequence and section.aggregation is not Aggregation.SEQUENCE_MEAN,
-            (
-                f"ratio: a {section.ratio} ratio has one term per sequence, so aggregation must be "
-                f"'sequence_mean', got {section.aggregation.value!r}"
-            ),
-        ),
-        (
-            is_sequence and estimator is AdvantageEstimator.MODE_AWARE,
-            f"ratio: a {section.ratio} ratio needs one advantage per sequence; mode_aware has one per span",
-        ),
-        (
-            is_sequence and is_kl_in_reward and estimator is AdvantageEstimator.BATCH,
-            (
-                f"ratio: a {section.ratio} ratio needs one advantage per sequence; batch advantages with KL in the "
-                "reward differ from token to token"
-            ),
-        ),
-        (
-            is_sequence and section.objective is Objective.CISPO,
-            "objective: cispo clips a weight per token, so ratio must be 'token'",
-        ),
-        (
-            section.dual_clip is not None and section.objective is not Objective.CLIP,
-            f"dual_clip: only bounds the clip objective, but objective is {section.objective.value!r}",
-        ),
-        (
-            section.dual_clip is not None and section.dual_clip <= 1 + section.clip_high,
-            "dual_clip: must be above 1 + clip_high",
-        ),
-        (
-            section.aggregation_constant is not None and section.aggregation is not Aggregation.CONSTANT,
-            f"aggregation_constant: only applies to aggregation 'constant', got {section.aggregation.value!r}",
-        ),
-        (
-            off_policy.importance is not ImportanceRule.NONE
-            and off_policy.proximal is ProximalPolicy.BEHAVIOUR,
-            (
-                "off_policy.importance: the ratio is already against the sampler, so its weight would be 1; set "
-                "off_policy.proximal to 'current'"
-            ),
-        ),
-        (
-            is_kl_in_reward and estimator in (AdvantageEstimator.MODE_AWARE, AdvantageEstimator.ONE),
-            f"kl_placement: 'reward' has no meaning with {estimator} advantages; use 'loss'",
-        ),
-        (
-            is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
-            "overlong.rule: with KL in the reward the trainer recomputes the advantages; use 'filter' or 'shape'",
-        ),
-        (
-            section.sampling.dynamic and estimator in _TAUGHT_BY_EQUAL_REWARDS,
-            (
-                f"sampling.dynamic: groups of equal rewards still teach with {estimator} advantages; only "
-                "advantages relative to the group are zero there"
-            ),
-        ),
-        (
-            estimator is AdvantageEstimator.ONE and section.objective is not Objective.POLICY_GRADIENT,
-            "objective: likelihood (advantage 'one') has no ratio; use 'policy_gradient'",
-        ),
-        *_impossible_extension(section),
-        *_impossible_critic(section),
-        (
-            len({stage.name for stage in section.stages}) != len(section.stages),
-            "stages: names must differ, because a stage is selected by its name",
-        ),
-    ]
+    if is_sequence and section.aggregation is not Aggregation.SEQUENCE_MEAN:
+        yield (
+            f"ratio: a {section.ratio} ratio has one term per sequence, so aggregation must be "
+            f"'sequence_mean', got {section.aggregation.value!r}"
+        )
+    if is_sequence and estimator is AdvantageEstimator.MODE_AWARE:
+        yield f"ratio: a {section.ratio} ratio needs one advantage per sequence; mode_aware has one per span"
+    if is_sequence and is_kl_in_reward and estimator is AdvantageEstimator.BATCH:
+        yield (
+            f"ratio: a {section.ratio} ratio needs one advantage per sequence; batch advantages with KL in the "
+            "reward differ from token to token"
+        )
+    if is_sequence and section.objective is Objective.CISPO:
+        yield "objective: cispo clips a weight per token, so ratio must be 'token'"
+    if section.dual_clip is not None and section.objective is not Objective.CLIP:
+        yield f"dual_clip: only bounds the clip objective, but objective is {section.objective.value!r}"
+    if section.dual_clip is not None and section.dual_clip <= 1 + section.clip_high:
+        yield "dual_clip: must be above 1 + clip_high"
+    if section.aggregation_constant is not None and section.aggregation is not Aggregation.CONSTANT:
+        yield f"aggregation_constant: only applies to aggregation 'constant', got {section.aggregation.value!r}"
+    if off_policy.importance is not ImportanceRule.NONE and off_policy.proximal is ProximalPolicy.BEHAVIOUR:
+        yield (
+            "off_policy.importance: the ratio is already against the sampler, so its weight would be 1; set "
+            "off_policy.proximal to 'current'"
+        )
+    if is_kl_in_reward and estimator in (AdvantageEstimator.MODE_AWARE, AdvantageEstimator.ONE):
+        yield f"kl_placement: 'reward' has no meaning with {estimator} advantages; use 'loss'"
+    if is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE:
+        yield "overlong.rule: with KL in the reward the trainer recomputes the advantages; use 'filter' or 'shape'"
+    if section.sampling.dynamic and estimator in _TAUGHT_BY_EQUAL_REWARDS:
+        yield (
+            f"sampling.dynamic: groups of equal rewards still teach with {estimator} advantages; only "
+            "advantages relative to the group are zero there"
+        )
+    if estimator is AdvantageEstimator.ONE and section.objective is not Objective.POLICY_GRADIENT:
+        yield "objective: likelihood (advantage 'one') has no ratio; use 'policy_gradient'"
+    yield from _impossible_extension(section)
+    yield from _impossible_critic(section)
+    if len({stage.name for stage in section.stages}) != len(section.stages):
+        yield "stages: names must differ, because a stage is selected by its name"
 
 
-def _impossible_extension(section: AlgorithmSection) -> list[tuple[bool, str]]:
+def _impossible_extension(section: AlgorithmSection) -> Iterator[str]:
     """Like `_impossible`, for estimators that the operator has installed."""
     installed = section.installed_advantage
-    return [
-        (
-            section.is_kl_in_reward and installed is not None,
-            f"kl_placement: 'reward' needs a built-in estimator, but advantage is {installed!r}; use 'loss'",
-        ),
-        (
-            bool(section.advantage_options) and installed is None,
-            (
-                f"advantage_options: belong to an installed estimator, but {section.advantage} is built in; leave "
-                "them out"
-            ),
-        ),
-    ]
+    if section.is_kl_in_reward and installed is not None:
+        yield f"kl_placement: 'reward' needs a built-in estimator, but advantage is {installed!r}; use 'loss'"
+    if bool(section.advantage_options) and installed is None:
+        yield (
+            f"advantage_options: belong to an installed estimator, but {section.advantage} is built in; leave "
+            "them out"
+        )
 
 
-def _impossible_critic(section: AlgorithmSection) -> list[tuple[bool, str]]:
+def _impossible_critic(section: AlgorithmSection) -> Iterator[str]:
     """Like `_impossible`, for advantages by a critic."""
-    return [
-        (
-            section.needs_critic and section.ratio is not RatioLevel.TOKEN,
-            f"ratio: a {section.ratio} ratio needs one advantage per sequence; gae has one per token",
-        ),
-        (
-            section.needs_critic and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
-            "overlong.rule: with a critic the trainer computes the advantages again; use 'filter' or 'shape'",
-        ),
-        (
-            section.critic != CriticSection() and not section.needs_critic,
-            f"critic: only advantage 'gae' has one, but advantage is {str(section.advantage)!r}; leave critic out",
-        ),
-    ]
+    if section.needs_critic and section.ratio is not RatioLevel.TOKEN:
+        yield f"ratio: a {section.ratio} ratio needs one advantage per sequence; gae has one per token"
+    if section.needs_critic and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE:
+        yield "overlong.rule: with a critic the trainer computes the advantages again; use 'filter' or 'shape'"
+    if section.critic != CriticSection() and not section.needs_critic:
+        yield f"critic: only advantage 'gae' has one, but advantage is {str(section.advantage)!r}; leave critic out"

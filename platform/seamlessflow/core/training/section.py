@@ -2,7 +2,7 @@
 kept."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -218,34 +218,25 @@ class TrainSection(SpecSection):
 
     @model_validator(mode="after")
     def _experts_can_be_spread(self) -> "TrainSection":
-        for is_wrong, reason in self._against_spread_experts() if self.parallel.expert > 1 else ():
-            if is_wrong:
-                raise ValueError(f"parallel.expert: {reason}")
+        for reason in self._against_spread_experts() if self.parallel.expert > 1 else ():
+            raise ValueError(f"parallel.expert: {reason}")
         return self
 
-    def _against_spread_experts(self) -> list[tuple[bool, str]]:
-        """Return (whether it is set, why it is refused) for each option that does not go with spread experts."""
+    def _against_spread_experts(self) -> Iterator[str]:
+        """Yield a sentence for each option that does not go with spread experts."""
         num_processes = self._sure_machines * self.least_ranks
-        return [
-            (
-                num_processes % self.parallel.expert != 0,
-                (
-                    f"{self.parallel.expert} does not divide the number of training processes, {num_processes} "
-                    "(num_ranks x num_machines, or num_ranks if num_machines has bounds); accepted: its divisors"
-                ),
-            ),
-            (
-                self.zero_stage == 0,
-                (
-                    "with zero_stage 0 each process would clip gradients by the norm of its own experts; accepted: "
-                    "zero_stage 1, 2 or 3"
-                ),
-            ),
-            (
-                self.lora is not None,
-                "an adapter leaves experts as they are, so there is nothing to spread; leave lora or this out",
-            ),
-        ]
+        if num_processes % self.parallel.expert != 0:
+            yield (
+                f"{self.parallel.expert} does not divide the number of training processes, {num_processes} "
+                "(num_ranks x num_machines, or num_ranks if num_machines has bounds); accepted: its divisors"
+            )
+        if self.zero_stage == 0:
+            yield (
+                "with zero_stage 0 each process would clip gradients by the norm of its own experts; accepted: "
+                "zero_stage 1, 2 or 3"
+            )
+        if self.lora is not None:
+            yield "an adapter leaves experts as they are, so there is nothing to spread; leave lora or this out"
 
     @property
     def num_steps_per_update(self) -> int:
