@@ -3,8 +3,9 @@
 Django is set up for all tests, but only those that ask for a database get one: an embedded server of this session.
 """
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,17 @@ DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST":
 def pytest_configure() -> None:
     # pytest-django sets Django up after this, if it finds the settings loaded.
     assert settings.DATABASES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are imported, and never again in what was imported, because that stays."""
+    gc.disable()
+    result = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
