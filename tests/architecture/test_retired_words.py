@@ -66,8 +66,8 @@ TS_NAME = re.compile(r"[A-Za-z_$#][\w$]*")
 
 @functools.cache  # most names occur many times
 def retired_in(name: str) -> list[str]:
-    words = " ".join(part.lower() for part in PART.findall(name))
-    return [old for old in RETIRED if re.search(rf"\b{old}\b", words)]
+    words = f" {' '.join(PART.findall(name)).lower()} "
+    return [old for old in RETIRED if f" {old} " in words]
 
 
 def python_names(path: Path) -> Iterator[str]:
