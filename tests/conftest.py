@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_settings"
 pytest_plugins = [
+    "tests.fixtures.skips",
     "tests.fixtures.services",
     "tests.fixtures.gateway_world",
     "tests.fixtures.gateway_fleet",

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, WebSocketRoute
-
-from tests.acceptance.browser import skip_or_fail
 
 Row = dict[str, Any]
 
@@ -63,7 +62,7 @@ class MadeUpJob:
     @contextmanager
     def open(self, browser: Browser, path: str, *, width: int = 1280, height: int = 900) -> Iterator[Page]:
         if not (BUILT / "index.html").exists():
-            skip_or_fail("the dashboard is not built (make frontend)")
+            pytest.skip("the dashboard is not built (make frontend)")
         context = browser.new_context(viewport={"width": width, "height": height}, timezone_id="UTC")
         page = context.new_page()
         page.clock.set_fixed_time(self.now)

