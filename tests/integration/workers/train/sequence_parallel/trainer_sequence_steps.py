@@ -41,7 +41,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def case_spec(name: str, num_sharing: int) -> JobSpec:
     train, algorithm = CASES[name]
     parallel = {"num_ranks": num_sharing, "parallel": {"sequence": num_sharing}}
-    options = {"micro_batch_tokens": 40, "max_grad_norm": 1e9, "warmup_updates": 0, **parallel, **train}
+    options = {"micro_batch_tokens": 80, "max_grad_norm": 1e9, "warmup_updates": 0, **parallel, **train}
     model = {"source": "artifact://test", "dtype": "bfloat16" if name == "bfloat16" else "float32"}
     return JobSpec.model_validate({**make_spec(**options), "algorithm": algorithm, "model": model})
 
