@@ -54,9 +54,9 @@ PYTHON = ("platform", "workers", "tests", "deploy")
 RARE = {
     "told|tells?|said|heard": 0.15,
     "nobody|somebody|whoever|anybody": 0.06,
-    "what (is|are|was|it|the)": 0.92,
+    "what (is|are|was|it|the)": 0.9,
     "holds?|held|holding": 1.9,
-    "rooms?|places?|shares?|parts?|pieces?": 5.7,
+    "rooms?|places?|shares?|parts?|pieces?": 5.6,
 }
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Of TypeScript: comments, strings and the text between tags are prose.
