@@ -20,6 +20,7 @@ from tests.acceptance.steering import command, web_url
 GUIDE = Path(__file__).parents[3] / "docs" / "automation.md"
 LOOP = re.compile(r"### A loop that waits\n\n```sh\n(.*?)```", re.DOTALL)
 NEVER_S = 120  # waiting hangs
+MANY_UPDATES = 10_000  # more than come to an end before a command has started
 
 
 @pytest.fixture
@@ -42,6 +43,8 @@ def test_each_end_of_a_wait_has_its_exit_code_and_the_id_of_the_job(
 ) -> None:
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(spec))
     (tmp_path / "broken.yaml").write_text(yaml.safe_dump(broken(spec)))
+    endless = spec | {"train": spec["train"] | {"num_updates": MANY_UPDATES}}
+    (tmp_path / "endless.yaml").write_text(yaml.safe_dump(endless))
 
     def submitted(name: str, *options: str) -> tuple[int, dict[str, Any], str]:
         done = command(platform, "submit", str(tmp_path / f"{name}.yaml"), "--wait", "--json", *options)
@@ -59,12 +62,12 @@ def test_each_end_of_a_wait_has_its_exit_code_and_the_id_of_the_job(
         assert job["id"] in [one["id"] for one in client.job_list(needs_attention=True)]
         client.job_edit(job["id"], "cancel")
 
-    code, job, _ = submitted("good", "--timeout", "0.01")
+    code, job, _ = submitted("endless", "--timeout", "0.01")
     assert code == 4
     assert command(platform, "jobs", "cancel", job["id"], "--wait").returncode == 0
     assert waited_by_the_loop(platform, job["id"], tmp_path) == (3, "")
 
-    code, job = interrupted(platform, tmp_path / "good.yaml")
+    code, job = interrupted(platform, tmp_path / "endless.yaml")
     assert code == 130
     assert command(platform, "jobs", "cancel", job["id"]).returncode == 0
 
