@@ -6,7 +6,7 @@ import { ErrorBoundary } from "./ui/ErrorBoundary";
 import { Loading } from "./ui/Loading";
 import { NotFound } from "./ui/NotFound";
 
-const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
+const JobsPage = lazy(() => import("./features/jobList/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
