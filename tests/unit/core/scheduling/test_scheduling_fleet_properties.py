@@ -64,7 +64,8 @@ def test_at_rest_no_job_holds_machines_while_it_lacks_a_floor_that_the_fleet_has
 @given(wide_fleets())
 def test_whoever_a_machine_is_taken_for_has_more_at_rest(snapshot: Snapshot) -> None:
     """Jobs that give machines in the same cycle are left out: what they get may only replace that. So are jobs whose
-    floor the fleet has lost, and jobs that want an engine only to begin."""
+    floor the fleet has lost, jobs that want an engine only to begin, and jobs whose project has reached its quota
+    because another job of it began and trains."""
     run = dry_run(snapshot)
     admitted = {job.id for job in fleet_plan(snapshot, snapshot.jobs).floors.admitted}
     drains = [one for one in run.first.decisions if isinstance(one, DrainPhase)]
@@ -73,10 +74,19 @@ def test_whoever_a_machine_is_taken_for_has_more_at_rest(snapshot: Snapshot) -> 
     givers = {phase.job_id for each in snapshot.machines for phase in each.phases if phase.id in given_up}
     for drain in drains:
         taker = drain.then.job_id if drain.then is not None else None
-        if taker not in admitted - givers - idle:
+        if taker not in admitted - givers - idle or _trains_at_quota(run.final, taker):
             continue
         before, after = held(snapshot, taker), held(run.final, taker)
         assert after > before, f"{drain} left {before} {after}: {seen(snapshot)} {seen(run.final)}"
+
+
+def _trains_at_quota(snapshot: Snapshot, job_id: UUID) -> bool:
+    own = next(job for job in snapshot.jobs if job.id == job_id)
+    roles = Counter[Role]()
+    for job in snapshot.jobs:
+        if job.project_id == own.project_id:
+            roles += held(snapshot, job.id)
+    return own.project_quota is not None and roles[Role.TRAIN] > 0 and roles.total() >= own.project_quota
 
 
 def held(snapshot: Snapshot, job_id: UUID) -> Counter[Role]:
