@@ -1,0 +1,1 @@
+"""Contracts that each implementation of one interface passes."""
