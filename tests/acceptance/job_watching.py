@@ -19,4 +19,4 @@ def assert_audit_holds(client: Client, job_id: str) -> None:
     report = client.job_part(job_id, "audit")
     faults = [check for check in report["checks"] if not check["ok"]]
     assert report["checks"]
-    assert not faults
+    assert not faults, faults

@@ -41,9 +41,9 @@ class Rows:
     async def transaction(self) -> AsyncIterator[None]:
         yield
 
-    async def execute(self, query: str, values: list[Any]) -> "Rows":
+    async def execute(self, query: str, values: Any) -> "Rows":
         if "scheduling_phase" in query:
-            self.booked += zip(*values, strict=True)
+            self.booked += zip(*values.values(), strict=True)
         elif query.startswith("UPDATE"):
             self.told.append(values[0].obj)
         else:
