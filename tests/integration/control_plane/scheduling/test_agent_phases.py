@@ -1,5 +1,7 @@
 """Agent phases of several jobs on one machine, with PostgreSQL: leases, fences, heartbeats, constraints."""
 
+import time
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -8,6 +10,7 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services.phases import phase_move
+from seamlessflow.control_plane.common.database import clock
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors.snapshot import snapshot_load
@@ -70,6 +73,30 @@ def test_agents_of_two_jobs_share_a_machine_and_end_by_themselves(cast: Cast) ->
     assert on(gamma) == [("first", "agent", "failed"), ("second", "agent", "active")]
     second.refresh_from_db()
     assert second.num_failures == 0
+
+
+def test_a_lease_begins_after_the_phase_before_though_processes_read_the_clock_differently(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process samples the database's clock, and its sample is some ten milliseconds off on a busy host."""
+    worker, job = with_slots("a", "agent", slots=1), cast.job(name="job")
+
+    def sample_off_by(offset_s: float) -> None:
+        at = clock.database_read() + timedelta(seconds=offset_s)
+        monkeypatch.setattr(clock, "_sample", clock._Sample(at, time.monotonic()))
+
+    assert phase_lease(lease_of(job, worker)) is not None
+    first = Phase.objects.get(job=job)
+    sample_off_by(0.5)
+    assert phase_move(phase_id=first.id, to=PhaseState.FAILED, reason="killed", author="test")
+    sample_off_by(-0.5)
+    assert phase_lease(lease_of(job, worker)) is not None
+
+    first, second = Phase.objects.filter(job=job).order_by("fence")
+    assert first.ended_at is not None
+    assert second.leased_at >= first.ended_at
+    (check,) = (check for check in job_audit(job=job).checks if check.name == "one_live_phase_per_machine")
+    assert check.ok
 
 
 def test_a_lease_counts_the_slots_under_the_lock_of_the_machine(cast: Cast) -> None:

@@ -40,12 +40,14 @@ FIELDS = {
     "drain_grace_s": "float8",
 }
 _NO_ENGINES = "engines = CASE WHEN p.engines IS NOT NULL THEN '[]'::jsonb END"
-# Moments and ends that belong to a state.
+# Moments and ends that belong to a state. An end is never ahead of the clock, because the next lease of the machine
+# reads the clock and begins after it.
+_ENDED_AT = "ended_at = least(%(now)s::timestamptz, clock_timestamp())"
 _OF_STATE = {
     PhaseState.ACTIVE: "active_at = coalesce(p.active_at, %(now)s::timestamptz)",
     PhaseState.DRAINING: "draining_at = %(now)s::timestamptz",
-    PhaseState.ENDED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}",
-    PhaseState.FAILED: f"ended_at = %(now)s::timestamptz, {_NO_ENGINES}, failure_cause = %(cause)s::text",
+    PhaseState.ENDED: f"{_ENDED_AT}, {_NO_ENGINES}",
+    PhaseState.FAILED: f"{_ENDED_AT}, {_NO_ENGINES}, failure_cause = %(cause)s::text",
 }
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,9 @@
 """The one clock of the installation: the database's.
 
 Times that one process stores and another compares (received at, leased at, published at) come from it, so hosts with
-different clocks agree. Invariant: no code asks a process's wall clock; its monotonic clock bridges two samples.
+different clocks agree. Invariant: no code asks a process's wall clock; its monotonic clock bridges two samples. A
+sample is wrong by up to half the time that the database took to answer, so where the order of two moments matters to
+the millisecond, `database_read` asks again.
 """
 
 import threading
@@ -37,17 +39,27 @@ def database_now() -> datetime:
     return known.at + timedelta(seconds=time.monotonic() - known.monotonic_s)
 
 
-def _read() -> _Sample:
-    """Read the clock without Django's cursors, whose statements are counted. Assumes it was read halfway."""
+def database_read() -> datetime:
+    """Return a moment by the database's clock that is later than all that this process has read from the database.
+
+    It is read without Django's cursors, whose statements are counted.
+    """
     connection.ensure_connection()
     with connection.wrap_database_errors:
-        asked_s = time.monotonic()
-        row = connection.connection.execute("SELECT clock_timestamp()").fetchone()
-        return _Sample(row[0], (asked_s + time.monotonic()) / 2)
+        moment: datetime = connection.connection.execute("SELECT clock_timestamp()").fetchone()[0]
+        return moment
+
+
+def _read() -> _Sample:
+    """Return a sample that assumes the clock was read halfway."""
+    asked_s = time.monotonic()
+    moment = database_read()
+    return _Sample(moment, (asked_s + time.monotonic()) / 2)
 
 
 class StoredAtField(models.DateTimeField):  # type: ignore[type-arg]  # generic in its stubs alone
-    """When a row was created, by the database's clock. Database and migrations see a plain DateTimeField."""
+    """When a row was created, by the database's clock, unless the moment is given. Database and migrations see a plain
+    DateTimeField."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["auto_now_add"] = True
@@ -58,7 +70,7 @@ class StoredAtField(models.DateTimeField):  # type: ignore[type-arg]  # generic 
         return name, "django.db.models.DateTimeField", args, kwargs
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        if not add:
+        if not add or getattr(model_instance, self.attname) is not None:
             return models.Field.pre_save(self, model_instance, add)
         moment = database_now()
         setattr(model_instance, self.attname, moment)

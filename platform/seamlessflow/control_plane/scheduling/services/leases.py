@@ -18,6 +18,7 @@ from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors.pools import pools_of
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.services.phases import phase_move
+from seamlessflow.control_plane.common.database.clock import database_read
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
@@ -217,6 +218,7 @@ def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gan
         reason=lease.reason,
         desired_version=job.latest_version,
         num_batches=lease.num_batches,
+        leased_at=database_read(),  # later than the end of the phase before, which another process wrote
         **_next_fields(lease.then),
         **gang,
     )
