@@ -149,7 +149,12 @@ def test_no_metric_uses_a_retired_word() -> None:
 
 @functools.cache
 def source_lines() -> list[str]:
-    paths = (path for folder in ("platform", "workers") for path in (ROOT / folder).rglob("*.py"))
+    paths = (
+        path
+        for folder in ("platform", "workers")
+        for kind in ("*.py", "*.sql")
+        for path in (ROOT / folder).rglob(kind)
+    )
     return [
         line for path in paths if "migrations" not in path.parts for line in path.read_text().splitlines()
     ]

@@ -49,7 +49,7 @@ class MemoryUse(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What each of the devices needs that share a model."""
+    """The memory that each of the devices of one model needs."""
 
     uses: tuple[MemoryUse, ...]
 

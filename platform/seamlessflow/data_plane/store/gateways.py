@@ -1,7 +1,7 @@
 """Rows of gateways: who is alive, under which epoch, and which sessions an epoch may write.
 
 A session names the one epoch that may write its turns; `store/turns/turn_store` checks it in the transaction that
-writes them. To delete the row of a gateway ends its epoch: its sessions may then be claimed by others, and what
+writes them. Deleting the row of a gateway ends its epoch: its sessions may then be claimed by others, and what
 the gateway was away for is added to the held time of its open sessions, in the same transaction. All times are the
 database's.
 """

@@ -4,7 +4,7 @@ Enters: the query of a request and its class. Leaves: each value by name; a para
 Invariant: an unknown parameter, or a value that is not accepted, is refused by name (400), with the accepted ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -41,12 +41,10 @@ class _Parameter(serializers.Field):
     """A parameter that may be left out. `read` turns its text into a value; LookupError or ValueError refuse it."""
 
     accepted: str
+    read: Callable[[str], Any]
 
     def __init__(self, help_text: str, *, default: Any = None, **options: Any) -> None:
         super().__init__(help_text=help_text, default=default, **options)
-
-    def read(self, text: str) -> Any:
-        raise NotImplementedError
 
     def to_internal_value(self, text: str) -> Any:
         try:

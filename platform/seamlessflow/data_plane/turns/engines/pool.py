@@ -60,7 +60,7 @@ class _Entry(EngineSeen):
         )
 
     def describe(self, engine: Engine) -> None:
-        """Take the report of the table, or of the engine itself, on it."""
+        """Update the entry from the engine table, or from a report of the engine itself."""
         self.engine, self.num_slots = engine, engine.num_slots
         self.version, self.is_too_old = engine.version, engine.is_too_old
 
@@ -77,7 +77,7 @@ def _entry(engine: Engine, now_s: float) -> _Entry:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """The demands of a turn on an engine. `order` is the session's position: lower ones get an engine first."""
+    """The requirements of a turn for its engine. `order` is the session's position: lower ones get an engine first."""
 
     job_id: UUID
     order: int = 0

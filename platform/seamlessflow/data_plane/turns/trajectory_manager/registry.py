@@ -39,7 +39,7 @@ def job_not_found(job_id: UUID) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class RegistryLimits:
-    """How much a process keeps in memory; a dropped one is read back with the session's next request."""
+    """How much a process keeps in memory; a session that it drops is read back with its next request."""
 
     max_sessions: int = 20_000
     max_bytes: int = 1 << 30
